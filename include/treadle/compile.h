@@ -1,0 +1,38 @@
+/* treadle/compile.h - the pipeline compiler: a checkpoint becomes a model folder. Link treadle-compile for it. */
+#ifndef TREADLE_COMPILE_H
+#define TREADLE_COMPILE_H
+
+#include "treadle/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Progress of long work: done of total units (bytes); stage is a short word for people. Return false to cancel. */
+typedef bool treadle_progress_fn(void *ctx, const char *stage, uint64_t done, uint64_t total);
+
+typedef struct treadle_compile_options {
+    size_t struct_size;
+    int32_t accuracy_level;        /* of MatMulNBits: 0 float activations, 4 (default) int8 allowed */
+    bool dequantize;               /* --quantize none: weights as float32. Default: false */
+    bool overwrite;                /* replace files of an earlier build in the folder. Default: true */
+    treadle_progress_fn *progress; /* NULL (default): none */
+    void *progress_ctx;
+} treadle_compile_options;
+TREADLE_API void treadle_compile_options_init(treadle_compile_options *options);
+
+/* Reads source (a GGUF file) and writes the model folder out_dir: model.onnx and its data, genai_config.json, tokenizer.json,
+ * tokenizer_config.json. Everything is written aside and renamed. Nothing is left behind on failure. */
+TREADLE_API treadle_status treadle_compile(const char *source, const char *out_dir, const treadle_compile_options *options,
+                                           treadle_error *error);
+
+/* True if the file starts as a checkpoint that treadle_compile reads. */
+TREADLE_API bool treadle_compile_knows(const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,77 @@
+/* treadle/session.h - one ONNX file on named tensors: no config, no tokens, no state.
+ *
+ * For graphs that are no generative model, for conformance tests and for looking into files.
+ */
+#ifndef TREADLE_SESSION_H
+#define TREADLE_SESSION_H
+
+#include "treadle/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct treadle_session treadle_session;
+
+/* How matrix products with 4 and 8 bit weights treat their activations. */
+typedef enum treadle_activations {
+    TREADLE_ACTIVATIONS_AUTO,  /* as each node's accuracy_level allows */
+    TREADLE_ACTIVATIONS_FLOAT, /* never quantised */
+    TREADLE_ACTIVATIONS_INT8   /* int8 wherever a kernel exists: fastest, least exact */
+} treadle_activations;
+
+typedef struct treadle_session_options {
+    size_t struct_size;
+    int32_t n_threads;               /* 0 (default): all CPUs of this process; N means N, the caller included */
+    treadle_activations activations; /* default: AUTO */
+    bool no_passes;                  /* run the graph as written, without rewrites. Default: false */
+    bool profile;                    /* time every node. Default: false */
+    const char *skip_passes;         /* comma-separated names of rewrites to leave out, or NULL (default) */
+    const char *pack_dir;            /* folder of the packed-weights cache; NULL (default): pack in memory */
+} treadle_session_options;
+TREADLE_API void treadle_session_options_init(treadle_session_options *options);
+
+/* A graph input or output. Strings live as long as the session. */
+typedef struct treadle_port {
+    const char *name;
+    treadle_value_kind kind;   /* TENSOR or SEQUENCE; NONE: a kind that this build does not know (map, sparse) */
+    treadle_dtype dtype;       /* of the tensor, or of a sequence's tensors */
+    int32_t rank;              /* -1: not declared */
+    int64_t dims[TREADLE_MAX_RANK];              /* -1: symbolic or unknown */
+    const char *dim_names[TREADLE_MAX_RANK];     /* of symbolic dimensions; "" if anonymous */
+    bool optional;             /* may be left out of a run */
+} treadle_port;
+
+/* A graph with ops, attributes or dtypes that are missing: TREADLE_UNSUPPORTED, and the message lists all of them. */
+TREADLE_API treadle_status treadle_session_open(const char *path, const treadle_session_options *options,
+                                                treadle_session **out, treadle_error *error);
+TREADLE_API void treadle_session_close(treadle_session *session); /* NULL is fine */
+TREADLE_API size_t treadle_session_n_inputs(const treadle_session *session);
+TREADLE_API size_t treadle_session_n_outputs(const treadle_session *session);
+/* index < n; the filled struct is the caller's. */
+TREADLE_API void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out);
+TREADLE_API void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out);
+
+/* Runs the graph. inputs[n_inputs]: NULL where an optional input is not given. outputs[n_outputs]: filled with new values
+ * on success (release each; an empty optional is a value of kind NONE), untouched on failure. Threads: runs of one session may
+ * happen at once; each has its own memory. */
+TREADLE_API treadle_status treadle_session_run(treadle_session *session, const treadle_value *const *inputs,
+                                               treadle_value **outputs, treadle_error *error);
+
+/* Node times of the session's latest finished run, a line a node or totals by op. Needs options.profile. Free with treadle_free. */
+TREADLE_API treadle_status treadle_session_profile(treadle_session *session, bool by_op, char **out, treadle_error *error);
+
+/* What a file holds, without loading weights, as JSON (treadle_free):
+ * {"file", "ir_version", "producer", "opsets": [{"domain", "version"}],
+ *  "inputs"/"outputs": [{"name", "kind", "dtype", "shape": [int or "symbol" or null] or null, "optional"}],
+ *  "ops": [{"domain", "op", "since_version", "count", "supported"}], "missing": ["domain::Op-N", ...],
+ *  "weights": [{"dtype", "tensors", "bytes"}], "metadata": {...}} */
+TREADLE_API treadle_status treadle_file_inspect(const char *path, char **out_json, treadle_error *error);
+
+/* Every op that the native engine has, as JSON (treadle_free): [{"domain", "op", "since_version"}, ...], sorted. */
+TREADLE_API treadle_status treadle_ops_list(char **out_json, treadle_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

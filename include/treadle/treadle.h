@@ -1,0 +1,64 @@
+/* treadle/treadle.h - everything, and what belongs to the process rather than to a model: version, memory, log, CPU.
+ *
+ *   treadle_model_open      a folder becomes an immutable model               model.h
+ *   treadle_generator_new   one mutable timeline of tokens over it            generate.h
+ *   treadle_text_...        tokenizer, detokenizer, chat template             text.h
+ *   treadle_session_open    one ONNX file, run on named tensors               session.h
+ *   treadle_compile         a GGUF file becomes a model folder                compile.h (library treadle-compile)
+ *
+ * Rules that hold everywhere
+ * - Functions return a treadle_status and take an optional, caller-owned treadle_error as last parameter (status.h).
+ *   An output parameter is written on success only, and is then the caller's, unless said otherwise.
+ * - Options structs start with struct_size and have an _init function that sets every default: call it, change what you
+ *   need. A NULL options pointer means all defaults. Structs only ever grow at their end.
+ * - Strings are UTF-8. Text with a length may hold NULs; `const char *` alone ends at its NUL.
+ * - Threads: a treadle_model, treadle_text or treadle_session is immutable and may be used from any number of threads at
+ *   once; a generator or detokenizer from one thread at a time, with the one exception of treadle_generator_cancel.
+ *   Objects must be freed before the model they came from.
+ */
+#ifndef TREADLE_TREADLE_H
+#define TREADLE_TREADLE_H
+
+#include "treadle/generate.h"
+#include "treadle/model.h"
+#include "treadle/session.h"
+#include "treadle/status.h"
+#include "treadle/tensor.h"
+#include "treadle/text.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* "0.1.0". Static string. */
+TREADLE_API const char *treadle_version(void);
+
+typedef enum treadle_log_level {
+    TREADLE_LOG_ERROR,
+    TREADLE_LOG_WARNING, /* the default */
+    TREADLE_LOG_INFO,
+    TREADLE_LOG_DEBUG
+} treadle_log_level;
+
+/* Receives one message without line end. May be called from any thread. */
+typedef void treadle_log_fn(void *ctx, treadle_log_level level, const char *text);
+
+/* Messages above max_level are dropped. fn NULL: standard error. Set it before other threads use the library. */
+TREADLE_API void treadle_log_set(treadle_log_level max_level, treadle_log_fn *fn, void *ctx);
+
+/* Restricts the instruction sets that kernels may use: "avx2" (up to it), "avx512", "none", "all", or a list
+ * "avx2,avxvnni"; the environment variable TREADLE_CPU does the same before the first call. Set it before anything is opened.
+ * TREADLE_INVALID_ARGUMENT names the known words. */
+TREADLE_API treadle_status treadle_cpu_set_mask(const char *mask, treadle_error *error);
+
+/* The CPU's name, and the instruction sets in use ("avx2,avx512"; "" = plain C). Static or per-process strings. */
+TREADLE_API const char *treadle_cpu_name(void);
+TREADLE_API const char *treadle_cpu_features(void);
+
+/* CPUs that this process may use (affinity and cgroup): what n_threads 0 means. */
+TREADLE_API int32_t treadle_cpu_count(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
