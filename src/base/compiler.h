@@ -2,6 +2,7 @@
 #ifndef TD_BASE_COMPILER_H
 #define TD_BASE_COMPILER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,8 @@
 #define TD_RESTRICT __restrict__
 #define TD_MUST_CHECK __attribute__((warn_unused_result))
 #define TD_UNUSED __attribute__((unused))
+#define TD_WEAK __attribute__((weak)) /* a declaration that may stay undefined; its address is then NULL */
+#define TD_CTZ64(x) __builtin_ctzll(x) /* x not 0 */
 #define TD_PREFETCH(p) __builtin_prefetch((p), 0, 3)
 #else
 #error "treadle needs gcc or clang"
@@ -25,6 +28,8 @@
 #else
 #define TD_X86_64 0
 #endif
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "model files are read in place: little-endian machines only");
 
 #define TD_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define TD_MIN(a, b) ((a) < (b) ? (a) : (b))

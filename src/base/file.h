@@ -5,7 +5,8 @@
 #include "base/arena.h"
 #include "base/error.h"
 
-/* A read-only memory map of a whole file. Empty files map to data = "" and n = 0. */
+/* A read-only memory map of a whole file. Empty files map to data = "" and n = 0. Errors here and below name the file:
+ * NOT_FOUND, IO (also for what is no regular file), LIMIT, OUT_OF_MEMORY. */
 typedef struct td_mmap {
     const uint8_t *data;
     size_t n;
@@ -35,8 +36,10 @@ const char *td_path_base(const char *path); /* after the last '/' */
 char *td_path_dir(td_arena *arena, const char *path); /* "." if there is none */
 
 /* Resolves `relative` inside `root` for reading: refuses absolute paths, "..", NULs, control characters, and links that
- * lead out of root, except into the blobs folder of a Hugging Face cache (root is .../snapshots/REV, target
- * .../blobs/...). On success *out is a path in the arena that may be opened. */
+ * lead out of root, except into the blobs folder of a Hugging Face cache (root is .../snapshots/REV or a folder in it,
+ * target .../blobs/...). On success *out is a path in the arena that may be opened; all links in it are resolved, so what
+ * lies beside `relative` is found from root, not from *out.
+ * Errors: CONFIG (not a path inside), NOT_FOUND, IO. */
 treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out, treadle_error *err);
 
 /* Names in a folder, sorted bytewise, without "." and "..". Heap-free: all in the arena. */

@@ -1,9 +1,10 @@
 /* base/json.h - JSON (RFC 8259) reader and writer.
  *
- * The reader makes a tree in an arena over the caller's bytes, which must outlive it. Every value knows its byte offset,
- * so that messages can point at it. Strict: duplicate keys, trailing text, comments, trailing commas, NaN and Infinity,
- * bad UTF-8, lone surrogates, and more than max_depth levels are refused, with line and column of the offending token.
- * Integers that fit int64 are exact; others and all with a point or exponent are doubles. */
+ * The reader makes a tree in an arena over the caller's bytes, which must outlive it: strings without escapes point into
+ * them. Every value knows its byte offset, so that messages can point at it. Strict: duplicate keys, trailing text,
+ * comments, trailing commas, NaN and Infinity, numbers too large for a double, bad UTF-8, lone surrogates, and more than
+ * max_depth levels are refused, with line and column of the offending token. A byte order mark at the start is skipped.
+ * Integers that fit int64 are exact; others and all with a point or exponent are doubles. At most 4 GiB of text. */
 #ifndef TD_BASE_JSON_H
 #define TD_BASE_JSON_H
 
@@ -26,30 +27,32 @@ struct td_json {
     td_json_kind kind;
     bool as_bool;
     uint32_t n;      /* array items or object members */
-    size_t offset;   /* byte offset of the value's first character */
-    size_t end;      /* byte offset after its last */
+    uint32_t offset; /* byte offset of the value's first character */
+    uint32_t end;    /* byte offset after its last */
+    uint32_t key_offset; /* byte offset of the key's opening quote, if the parent is an object */
     int64_t as_int;
     double as_double;
-    td_str string;   /* unescaped UTF-8, may hold NULs; NUL-terminated as well */
+    td_str string;   /* unescaped UTF-8, may hold NULs; not NUL-terminated */
     td_json *first;  /* first child of an array or object, in file order */
     td_json *next;   /* next sibling */
-    td_str key;      /* the member's name, if the parent is an object */
-    size_t key_offset;
+    td_str key;      /* the member's name, if the parent is an object; like string */
     td_json *parent; /* NULL: the root */
 };
 
 typedef struct td_json_options {
     uint32_t max_depth;        /* 0: 256 */
-    bool allow_duplicate_keys; /* the last one wins; for files of others such as tokenizer.json */
+    bool allow_duplicate_keys; /* all stay in the tree, td_json_get finds the last; for files of others */
     bool allow_nonfinite;      /* NaN, Infinity, -Infinity, as Python writes them */
 } td_json_options;
 
-/* Parses `text`. On failure err has line, column, pointer (innermost open value) and message; the caller adds the file.
+/* Parses `text`. On failure err has line, column, pointer (innermost open value; the key's for a duplicate key) and
+ * message; the caller adds the file. Errors: TREADLE_FORMAT, TREADLE_LIMIT (depth, size), TREADLE_OUT_OF_MEMORY.
  * options NULL: strict. */
 treadle_status td_json_parse(td_str text, const td_json_options *options, td_arena *arena, td_json **out,
                              treadle_error *err);
 
-/* Object member by name or array item by index; NULL if absent or not that kind (object NULL is fine). */
+/* Object member by name or array item by index; NULL if absent or not that kind (object NULL is fine). Linear: who
+ * looks up much in a large object walks first..next once and fills a td_map. */
 td_json *td_json_get(const td_json *object, const char *key);
 td_json *td_json_get_str(const td_json *object, td_str key);
 td_json *td_json_at(const td_json *array, size_t index); /* O(index) */
