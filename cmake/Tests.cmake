@@ -9,7 +9,7 @@
 # The first ten lines of a test may say (in a C or a # comment):
 #   timeout: 600             seconds, instead of 120
 #   labels: model slow       more labels; its folder always is one. `make test-quick` leaves out model and slow,
-#                            `make test-tsan` runs the label threads
+#                            `make test-tsan` runs the label threads; serial runs alone
 #
 # Exit codes: 0 passed, 77 skipped (after a line `SKIP: reason`), others failed. A last line `N passed, N failed, N skipped`
 # is counted as such by scripts/run-tests. The environment of every test:
@@ -71,6 +71,9 @@ function(td_register name dir file target)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_BINARY_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT
     "TREADLE=${PROJECT_BINARY_DIR}/bin/treadle;TREADLE_BUILD=${PROJECT_BINARY_DIR};TREADLE_SOURCE=${PROJECT_SOURCE_DIR};XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test-cache")
+  if("serial" IN_LIST labels)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL ON)
+  endif()
   if(target AND "threads" IN_LIST labels)
     add_dependencies(threads-tests ${target})
   endif()
@@ -107,6 +110,8 @@ foreach(file IN LISTS py_tests)
   endif()
 endforeach()
 
+add_custom_target(fuzz-targets)
+
 # Fuzz targets may use any module, so a partial build has none of them.
 file(GLOB fuzz_sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/fuzz_*.c)
 foreach(file IN LISTS fuzz_sources)
@@ -118,6 +123,7 @@ foreach(file IN LISTS fuzz_sources)
   add_executable(${target} ${file})
   set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
   target_link_libraries(${target} PRIVATE treadle_build treadle-compile treadle-static)
+  add_dependencies(fuzz-targets ${target})
   if(TREADLE_FUZZ)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
   else()
