@@ -194,8 +194,33 @@ treadle_status td_onnx_parse(const void *bytes, size_t n, const char *base_dir, 
                              td_onnx_model **out, treadle_error *err);
 void td_onnx_close(td_onnx_model *model);
 
-/* One TensorProto, SequenceProto or OptionalProto, as the backend test data hold them (input_0.pb). */
+/* One TensorProto. Data is used in place where aligned for its type: `bytes` must outlive the tensor. */
 treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out, treadle_error *err);
+
+/* Any value as the backend test data hold it (input_0.pb). The file does not say what it is: the graph's type does. */
+typedef enum td_onnx_value_kind {
+    TD_ONNX_VALUE_TENSOR,   /* TensorProto: tensor */
+    TD_ONNX_VALUE_SPARSE,   /* SparseTensorProto: sparse */
+    TD_ONNX_VALUE_SEQUENCE, /* SequenceProto: items */
+    TD_ONNX_VALUE_OPTIONAL, /* OptionalProto: items, n is 0 (none) or 1 */
+    TD_ONNX_VALUE_MAP,      /* MapProto: dtype = key type, keys and items */
+} td_onnx_value_kind;
+
+typedef struct td_onnx_value td_onnx_value;
+struct td_onnx_value {
+    td_onnx_value_kind kind;
+    td_str name;
+    td_dtype dtype;
+    td_onnx_tensor tensor;
+    const td_onnx_sparse_tensor *sparse;
+    const td_onnx_value *items;
+    size_t n;
+    const int64_t *int_keys; /* map: n keys, one of the two */
+    const td_str *string_keys;
+};
+
+treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena, td_onnx_value *out,
+                                   treadle_error *err);
 
 /* --- writer. Tensors whose is_external is set are written as references; nothing here writes the data file. */
 treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_error *err);
