@@ -16,16 +16,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static int n_seeds, n_unreadable;
 
-static uint64_t next_random(uint64_t *state)
-{
+static uint64_t next_random(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-static void run_exact(const uint8_t *bytes, size_t size)
-{
+static void run_exact(const uint8_t *bytes, size_t size) {
     uint8_t *copy = calloc(size ? size : 1, 1);
     if (!copy) return;
     if (size) memcpy(copy, bytes, size);
@@ -33,8 +31,7 @@ static void run_exact(const uint8_t *bytes, size_t size)
     free(copy);
 }
 
-static void mutate(uint8_t *bytes, size_t *size, size_t capacity, uint64_t *state)
-{
+static void mutate(uint8_t *bytes, size_t *size, size_t capacity, uint64_t *state) {
     if (*size == 0) return;
     size_t at = (size_t)(next_random(state) % *size);
     size_t n = 1 + (size_t)(next_random(state) % 16);
@@ -54,8 +51,7 @@ static void mutate(uint8_t *bytes, size_t *size, size_t capacity, uint64_t *stat
     }
 }
 
-static void run_file(const char *path)
-{
+static void run_file(const char *path) {
     FILE *f = fopen(path, "rb");
     struct stat st;
     if (!f || fstat(fileno(f), &st) != 0) {
@@ -87,8 +83,7 @@ static void run_file(const char *path)
     fclose(f);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     run_exact((const uint8_t *)"", 0);
     for (int i = 1; i < argc; i++) {
         struct stat st;

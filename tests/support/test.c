@@ -23,50 +23,42 @@ static char temp_dir[512];
 
 enum { MAX_SHOWN = 20 }; /* failed checks shown per test; a loop gone wrong should not print a million lines */
 
-void td_test_register(td_test *test)
-{
+void td_test_register(td_test *test) {
     *last_link = test;
     last_link = &test->next;
 }
 
-static void failed(const char *file, int line)
-{
+static void failed(const char *file, int line) {
     n_failed_checks++;
     if (n_failed_checks <= MAX_SHOWN) printf("%s:%d: %s: ", file, line, current ? current->name : "(no test)");
-    if (n_failed_checks == MAX_SHOWN + 1) printf("%s: more failures not shown\n", current ? current->name : "(no test)");
+    if (n_failed_checks == MAX_SHOWN + 1)
+        printf("%s: more failures not shown\n", current ? current->name : "(no test)");
 }
 
-static bool shown(void)
-{
-    return n_failed_checks <= MAX_SHOWN;
-}
+static bool shown(void) { return n_failed_checks <= MAX_SHOWN; }
 
-bool td_check(const char *file, int line, const char *text, bool holds)
-{
+bool td_check(const char *file, int line, const char *text, bool holds) {
     if (holds) return true;
     failed(file, line);
     if (shown()) printf("does not hold: %s\n", text);
     return false;
 }
 
-bool td_check_int(const char *file, int line, const char *text, int64_t a, int64_t b)
-{
+bool td_check_int(const char *file, int line, const char *text, int64_t a, int64_t b) {
     if (a == b) return true;
     failed(file, line);
     if (shown()) printf("%s: %" PRId64 " != %" PRId64 "\n", text, a, b);
     return false;
 }
 
-bool td_check_uint(const char *file, int line, const char *text, uint64_t a, uint64_t b)
-{
+bool td_check_uint(const char *file, int line, const char *text, uint64_t a, uint64_t b) {
     if (a == b) return true;
     failed(file, line);
     if (shown()) printf("%s: %" PRIu64 " (0x%" PRIx64 ") != %" PRIu64 " (0x%" PRIx64 ")\n", text, a, a, b, b);
     return false;
 }
 
-bool td_check_ptr(const char *file, int line, const char *text, const void *a, const void *b)
-{
+bool td_check_ptr(const char *file, int line, const char *text, const void *a, const void *b) {
     if (a == b) return true;
     failed(file, line);
     if (shown()) printf("%s: %p != %p\n", text, a, b);
@@ -74,28 +66,22 @@ bool td_check_ptr(const char *file, int line, const char *text, const void *a, c
 }
 
 /* "text" with escapes, or NULL without quotes. */
-static void print_quoted(const char *s)
-{
+static void print_quoted(const char *s) {
     if (!s) {
         printf("NULL");
         return;
     }
     putchar('"');
     for (const unsigned char *p = (const unsigned char *)s; *p; p++) {
-        if (*p == '\n')
-            printf("\\n");
-        else if (*p == '"' || *p == '\\')
-            printf("\\%c", *p);
-        else if (*p < 0x20 || *p == 0x7f)
-            printf("\\x%02x", *p);
-        else
-            putchar(*p);
+        if (*p == '\n') printf("\\n");
+        else if (*p == '"' || *p == '\\') printf("\\%c", *p);
+        else if (*p < 0x20 || *p == 0x7f) printf("\\x%02x", *p);
+        else putchar(*p);
     }
     putchar('"');
 }
 
-bool td_check_str(const char *file, int line, const char *text, const char *a, const char *b)
-{
+bool td_check_str(const char *file, int line, const char *text, const char *a, const char *b) {
     if (a == b || (a && b && strcmp(a, b) == 0)) return true;
     failed(file, line);
     if (shown()) {
@@ -108,8 +94,7 @@ bool td_check_str(const char *file, int line, const char *text, const char *a, c
     return false;
 }
 
-bool td_check_has_str(const char *file, int line, const char *text, const char *whole, const char *part)
-{
+bool td_check_has_str(const char *file, int line, const char *text, const char *whole, const char *part) {
     if (whole && part && strstr(whole, part)) return true;
     failed(file, line);
     if (shown()) {
@@ -122,8 +107,7 @@ bool td_check_has_str(const char *file, int line, const char *text, const char *
     return false;
 }
 
-bool td_check_mem(const char *file, int line, const char *text, const void *a, const void *b, size_t n_bytes)
-{
+bool td_check_mem(const char *file, int line, const char *text, const void *a, const void *b, size_t n_bytes) {
     const unsigned char *x = a, *y = b;
     size_t i = 0;
     while (i < n_bytes && x[i] == y[i]) i++;
@@ -133,8 +117,7 @@ bool td_check_mem(const char *file, int line, const char *text, const void *a, c
     return false;
 }
 
-bool td_check_near(const char *file, int line, const char *text, double a, double b, double tol)
-{
+bool td_check_near(const char *file, int line, const char *text, double a, double b, double tol) {
     if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= tol) return true;
     failed(file, line);
     if (shown()) printf("%s: %.9g and %.9g differ by %.3g, more than %.3g\n", text, a, b, fabs(a - b), tol);
@@ -142,8 +125,7 @@ bool td_check_near(const char *file, int line, const char *text, double a, doubl
 }
 
 bool td_check_status(const char *file, int line, const char *text, treadle_status got, treadle_status wanted,
-                     const treadle_error *err)
-{
+                     const treadle_error *err) {
     if (got == wanted) return true;
     failed(file, line);
     if (!shown()) return false;
@@ -155,8 +137,7 @@ bool td_check_status(const char *file, int line, const char *text, treadle_statu
     return false;
 }
 
-void td_test_fail(const char *file, int line, const char *format, ...)
-{
+void td_test_fail(const char *file, int line, const char *format, ...) {
     failed(file, line);
     if (!shown()) return;
     va_list args;
@@ -166,13 +147,9 @@ void td_test_fail(const char *file, int line, const char *format, ...)
     printf("\n");
 }
 
-void td_test_leave(void)
-{
-    longjmp(leave_point, 1);
-}
+void td_test_leave(void) { longjmp(leave_point, 1); }
 
-void td_test_skip(const char *format, ...)
-{
+void td_test_skip(const char *format, ...) {
     va_list args;
     va_start(args, format);
     vsnprintf(skip_reason, sizeof skip_reason, format, args);
@@ -183,8 +160,7 @@ void td_test_skip(const char *format, ...)
 /* ---- paths and files ---- */
 
 /* base/path on the heap, kept until the end; reachable from a list so that leak checkers stay quiet. */
-static char *join(const char *base, const char *path)
-{
+static char *join(const char *base, const char *path) {
     typedef struct kept {
         struct kept *next;
         char text[];
@@ -202,14 +178,12 @@ static char *join(const char *base, const char *path)
     return k->text;
 }
 
-static const char *set_env(const char *name)
-{
+static const char *set_env(const char *name) {
     const char *value = getenv(name);
     return value && value[0] ? value : NULL;
 }
 
-const char *td_test_shared(const char *path)
-{
+const char *td_test_shared(const char *path) {
     const char *base = set_env("TREADLE_SHARED");
     if (!base) return NULL;
     const char *full = join(base, path);
@@ -220,8 +194,7 @@ const char *td_test_shared(const char *path)
     return full;
 }
 
-const char *td_test_model(const char *path)
-{
+const char *td_test_model(const char *path) {
     const char *base = set_env("TREADLE_MODELS");
     const char *full = base ? join(base, path) : td_test_source(join("models", path));
     if (access(full, R_OK) == 0) return full;
@@ -232,27 +205,23 @@ const char *td_test_model(const char *path)
     return NULL;
 }
 
-const char *td_test_source(const char *path)
-{
+const char *td_test_source(const char *path) {
     const char *base = set_env("TREADLE_SOURCE");
     return join(base ? base : TD_TEST_SOURCE_DIR, path);
 }
 
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st;
     (void)type;
     (void)ftw;
     return remove(path);
 }
 
-static void remove_temp_dir(void)
-{
+static void remove_temp_dir(void) {
     if (temp_dir[0]) nftw(temp_dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-const char *td_test_temp(const char *name)
-{
+const char *td_test_temp(const char *name) {
     if (!temp_dir[0]) {
         const char *base = set_env("TMPDIR");
         snprintf(temp_dir, sizeof temp_dir, "%s/treadle-test-XXXXXX", base ? base : P_tmpdir);
@@ -266,8 +235,7 @@ const char *td_test_temp(const char *name)
     return join(temp_dir, name);
 }
 
-char *td_test_read(const char *path, size_t *n_bytes)
-{
+char *td_test_read(const char *path, size_t *n_bytes) {
     FILE *f = fopen(path, "rb");
     struct stat st;
     if (!f || fstat(fileno(f), &st) != 0 || !S_ISREG(st.st_mode)) {
@@ -289,8 +257,7 @@ char *td_test_read(const char *path, size_t *n_bytes)
     return bytes;
 }
 
-void td_test_write(const char *path, const void *bytes, size_t n_bytes)
-{
+void td_test_write(const char *path, const void *bytes, size_t n_bytes) {
     FILE *f = fopen(path, "wb");
     bool ok = f && fwrite(bytes, 1, n_bytes, f) == n_bytes;
     if (f && fclose(f) != 0) ok = false;
@@ -300,32 +267,28 @@ void td_test_write(const char *path, const void *bytes, size_t n_bytes)
     }
 }
 
-uint64_t td_test_random(uint64_t *state)
-{
+uint64_t td_test_random(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-float td_test_random_f32(uint64_t *state, float low, float high)
-{
+float td_test_random_f32(uint64_t *state, float low, float high) {
     double unit = (double)(td_test_random(state) >> 11) * 0x1p-53;
     return (float)((double)low + ((double)high - (double)low) * unit);
 }
 
 /* ---- main ---- */
 
-static bool selected(const td_test *test, int argc, char **argv)
-{
+static bool selected(const td_test *test, int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strstr(test->name, argv[i])) return true;
     return argc <= 1;
 }
 
 /* 0 passed, 1 failed, 2 skipped; apart from main so that no local of main lives across setjmp. */
-static int run_one(const td_test *test)
-{
+static int run_one(const td_test *test) {
     current = test;
     n_failed_checks = 0;
     skip_reason[0] = 0;
@@ -340,8 +303,7 @@ static int run_one(const td_test *test)
 }
 
 /* Names the test that crashed, then lets the signal do what it does. Sanitizers have handlers of their own. */
-static void on_crash(int signal_number)
-{
+static void on_crash(int signal_number) {
     static const char text[] = "crashed in test ";
     const char *name = current ? current->name : "(none)";
     ssize_t ignored = write(STDOUT_FILENO, text, sizeof text - 1);
@@ -351,8 +313,7 @@ static void on_crash(int signal_number)
     raise(signal_number); /* SA_RESETHAND: now the default action */
 }
 
-static void watch_crashes(void)
-{
+static void watch_crashes(void) {
     static const int signals[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++) {
         struct sigaction old;
@@ -362,8 +323,7 @@ static void watch_crashes(void)
     }
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     int counts[3] = {0, 0, 0};
     setvbuf(stdout, NULL, _IOLBF, 0); /* what was printed before a crash must be seen */
     watch_crashes();

@@ -31,16 +31,15 @@ typedef struct td_test {
 
 void td_test_register(td_test *test);
 
-#define TEST(test_name)                                                                                               \
-    static void test_name##_test(void);                                                                               \
-    __attribute__((constructor)) static void test_name##_register(void)                                               \
-    {                                                                                                                 \
-        static td_test row;                                                                                           \
-        row.name = #test_name;                                                                                        \
-        row.run = test_name##_test;                                                                                   \
-        row.file = __FILE__;                                                                                          \
-        td_test_register(&row);                                                                                       \
-    }                                                                                                                 \
+#define TEST(test_name)                                                                                                \
+    static void test_name##_test(void);                                                                                \
+    __attribute__((constructor)) static void test_name##_register(void) {                                              \
+        static td_test row;                                                                                            \
+        row.name = #test_name;                                                                                         \
+        row.run = test_name##_test;                                                                                    \
+        row.file = __FILE__;                                                                                           \
+        td_test_register(&row);                                                                                        \
+    }                                                                                                                  \
     static void test_name##_test(void)
 
 /* Checks return whether they held, so `if (!CHECK(p)) return;` works. */
@@ -55,22 +54,22 @@ void td_test_register(td_test *test);
 #define CHECK_NEAR(a, b, tol) td_check_near(__FILE__, __LINE__, #a " ~ " #b, (double)(a), (double)(b), (double)(tol))
 
 /* Leaves the test when the condition does not hold. */
-#define REQUIRE(cond)                                                                                                 \
-    do {                                                                                                              \
-        if (!td_check(__FILE__, __LINE__, #cond, !!(cond))) td_test_leave();                                          \
+#define REQUIRE(cond)                                                                                                  \
+    do {                                                                                                               \
+        if (!td_check(__FILE__, __LINE__, #cond, !!(cond))) td_test_leave();                                           \
     } while (0)
 /* status_expr must be TREADLE_OK, else the error `err` (treadle_error *, may be NULL) is shown and the test is left. */
-#define CHECK_OK(status_expr, err)                                                                                    \
-    do {                                                                                                              \
-        treadle_status td_status_ = (status_expr);                                                                    \
-        if (!td_check_status(__FILE__, __LINE__, #status_expr, td_status_, TREADLE_OK, (err))) td_test_leave();       \
+#define CHECK_OK(status_expr, err)                                                                                     \
+    do {                                                                                                               \
+        treadle_status td_status_ = (status_expr);                                                                     \
+        if (!td_check_status(__FILE__, __LINE__, #status_expr, td_status_, TREADLE_OK, (err))) td_test_leave();        \
     } while (0)
 /* status_expr must be this failure; the error's text can then be checked with CHECK_HAS_STR. */
-#define CHECK_STATUS(status_expr, wanted, err)                                                                        \
+#define CHECK_STATUS(status_expr, wanted, err)                                                                         \
     td_check_status(__FILE__, __LINE__, #status_expr, (status_expr), (wanted), (err))
 
-#define FAIL(...) td_test_fail(__FILE__, __LINE__, __VA_ARGS__)                /* printf form */
-#define SKIP(...) td_test_skip(__VA_ARGS__)                                    /* leaves the test; printf form */
+#define FAIL(...) td_test_fail(__FILE__, __LINE__, __VA_ARGS__) /* printf form */
+#define SKIP(...) td_test_skip(__VA_ARGS__)                     /* leaves the test; printf form */
 
 bool td_check(const char *file, int line, const char *text, bool holds);
 bool td_check_int(const char *file, int line, const char *text, int64_t a, int64_t b);
