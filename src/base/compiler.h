@@ -19,6 +19,12 @@
 #define TD_WEAK __attribute__((weak)) /* a declaration that may stay undefined; its address is then NULL */
 #define TD_CTZ64(x) __builtin_ctzll(x) /* x not 0 */
 #define TD_PREFETCH(p) __builtin_prefetch((p), 0, 3)
+/* Before a loop with a constant count of at most 32: unroll it whole, so that arrays indexed by it stay in registers. */
+#if defined(__clang__)
+#define TD_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define TD_UNROLL _Pragma("GCC unroll 32")
+#endif
 #else
 #error "treadle needs gcc or clang"
 #endif
@@ -27,6 +33,24 @@
 #define TD_X86_64 1
 #else
 #define TD_X86_64 0
+#endif
+
+/* Tells the core that this is a spin loop. */
+#if TD_X86_64
+#define TD_SPIN_PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define TD_SPIN_PAUSE() __asm__ __volatile__("isb" ::: "memory") /* longer than "yield", which most cores ignore */
+#else
+#define TD_SPIN_PAUSE() __asm__ __volatile__("" ::: "memory")
+#endif
+
+#if TD_X86_64
+/* XCR0: the register states that the operating system saves. Only where CPUID says OSXSAVE. */
+TD_INLINE uint64_t td_xgetbv(void) {
+    uint32_t low, high;
+    __asm__ __volatile__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
 #endif
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "model files are read in place: little-endian machines only");

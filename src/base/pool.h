@@ -3,7 +3,8 @@
  * A region runs fn(arg, part) for part 0..n_parts-1 on at most n_threads threads, the caller being one of them, and
  * returns when all parts are done. Parts are handed out dynamically. Workers wait in a hybrid way: about 20 us of
  * spinning, then a futex, so that an idle pool costs nothing (measured in reference/perf.md section 4).
- * A region started from inside a region runs on the calling thread alone. Two threads that start regions at once take
+ * A region started from inside a region runs on the calling thread alone and keeps its thread number (0 if the inner
+ * pool is too small for it). Two threads that start regions at once take
  * turns (the second runs its parts alone if the pool is busy). n_threads N means N, the caller included. */
 #ifndef TD_BASE_POOL_H
 #define TD_BASE_POOL_H
