@@ -10,13 +10,9 @@
  * does; where it is not defined its address is NULL. */
 bool td_alloc_test_fails(size_t bytes) TD_WEAK;
 
-static bool fails(size_t bytes) {
-    return td_alloc_test_fails != NULL && td_alloc_test_fails(bytes);
-}
+static bool fails(size_t bytes) { return td_alloc_test_fails != NULL && td_alloc_test_fails(bytes); }
 
-void *td_alloc(size_t bytes) {
-    return fails(bytes) ? NULL : malloc(bytes ? bytes : 1);
-}
+void *td_alloc(size_t bytes) { return fails(bytes) ? NULL : malloc(bytes ? bytes : 1); }
 
 void *td_alloc_zero(size_t count, size_t item_bytes) {
     size_t bytes;
@@ -35,9 +31,7 @@ void *td_realloc_array(void *old, size_t count, size_t item_bytes) {
     return realloc(old, bytes ? bytes : 1);
 }
 
-void td_free(void *memory) {
-    free(memory);
-}
+void td_free(void *memory) { free(memory); }
 
 void *td_alloc_aligned(size_t bytes) {
     size_t rounded;
@@ -45,9 +39,7 @@ void *td_alloc_aligned(size_t bytes) {
     return aligned_alloc(64, rounded / 64 * 64);
 }
 
-void td_free_aligned(void *memory) {
-    free(memory);
-}
+void td_free_aligned(void *memory) { free(memory); }
 
 char *td_strndup(const char *text, size_t n) {
     size_t bytes;
@@ -58,6 +50,4 @@ char *td_strndup(const char *text, size_t n) {
     return copy;
 }
 
-char *td_strdup(const char *text) {
-    return td_strndup(text, strlen(text));
-}
+char *td_strdup(const char *text) { return td_strndup(text, strlen(text)); }

@@ -6,11 +6,11 @@
 
 #include "base/compiler.h"
 
-void *td_alloc(size_t bytes);                            /* not zeroed; bytes 0 gives a valid pointer */
-void *td_alloc_zero(size_t count, size_t item_bytes);    /* zeroed; NULL on overflow */
-void *td_alloc_array(size_t count, size_t item_bytes);   /* not zeroed; NULL on overflow */
+void *td_alloc(size_t bytes);                                       /* not zeroed; bytes 0 gives a valid pointer */
+void *td_alloc_zero(size_t count, size_t item_bytes);               /* zeroed; NULL on overflow */
+void *td_alloc_array(size_t count, size_t item_bytes);              /* not zeroed; NULL on overflow */
 void *td_realloc_array(void *old, size_t count, size_t item_bytes); /* old stays valid on failure */
-void td_free(void *memory);                              /* NULL is fine */
+void td_free(void *memory);                                         /* NULL is fine */
 
 /* 64-byte aligned (cache line, AVX-512); freed by td_free_aligned. */
 void *td_alloc_aligned(size_t bytes);

@@ -16,9 +16,7 @@ struct td_arena_chunk {
     TD_ALIGNED(16) char bytes[];
 };
 
-void td_arena_init(td_arena *arena) {
-    *arena = (td_arena){0};
-}
+void td_arena_init(td_arena *arena) { *arena = (td_arena){0}; }
 
 void td_arena_free(td_arena *arena) {
     td_arena_chunk *chunk = arena->head;
@@ -90,9 +88,7 @@ char *td_arena_strndup(td_arena *arena, const char *text, size_t n) {
     return copy;
 }
 
-char *td_arena_strdup(td_arena *arena, const char *text) {
-    return td_arena_strndup(arena, text, strlen(text));
-}
+char *td_arena_strdup(td_arena *arena, const char *text) { return td_arena_strndup(arena, text, strlen(text)); }
 
 char *td_arena_printf(td_arena *arena, const char *format, ...) {
     va_list args, again;

@@ -49,9 +49,7 @@ static registers cpuid(unsigned leaf, unsigned subleaf) {
     return r;
 }
 
-static bool has(unsigned word, unsigned bits) {
-    return (word & bits) == bits;
-}
+static bool has(unsigned word, unsigned bits) { return (word & bits) == bits; }
 
 static unsigned detect(void) {
     registers one = cpuid(1, 0), seven = cpuid(7, 0), seven_one = {0};
@@ -79,9 +77,7 @@ static unsigned detect(void) {
 }
 
 /* Linux wants to be asked once per process before tiles may be touched: they make signal frames 8 KB larger. */
-static bool amx_permitted(void) {
-    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM_, XFEATURE_TILE_DATA) == 0;
-}
+static bool amx_permitted(void) { return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM_, XFEATURE_TILE_DATA) == 0; }
 
 static void read_name(char out[49]) {
     if (cpuid(0x80000000u, 0).a < 0x80000004u) return;
@@ -100,27 +96,17 @@ static unsigned detect(void) {
     return TD_CPU_NEON | (getauxval(AT_HWCAP) >> 20 & 1 ? TD_CPU_NEONDOT : 0); /* HWCAP_ASIMDDP */
 }
 
-static bool amx_permitted(void) {
-    return false;
-}
+static bool amx_permitted(void) { return false; }
 
-static void read_name(char out[49]) {
-    out[0] = '\0';
-}
+static void read_name(char out[49]) { out[0] = '\0'; }
 
 #else
 
-static unsigned detect(void) {
-    return 0;
-}
+static unsigned detect(void) { return 0; }
 
-static bool amx_permitted(void) {
-    return false;
-}
+static bool amx_permitted(void) { return false; }
 
-static void read_name(char out[49]) {
-    out[0] = '\0';
-}
+static void read_name(char out[49]) { out[0] = '\0'; }
 
 #endif
 
@@ -161,7 +147,7 @@ static bool parse_mask(const char *text, unsigned *out, treadle_error *err) {
 #define TEXT(name, bit, text) ", " text
                         TD_CPU_LIST(TEXT)
 #undef TEXT
-                        ", or a list of them with commas)",
+                            ", or a list of them with commas)",
                         (int)TD_MIN(word.n, 100), word.p);
                 return false;
             }

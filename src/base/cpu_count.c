@@ -37,9 +37,7 @@ static int folder_cpus(const char *dir, bool v2) {
     return whole_cpus(words[0], period[0]);
 }
 
-static int smaller(int a, int b) {
-    return a == 0 || (b != 0 && b < a) ? b : a;
-}
+static int smaller(int a, int b) { return a == 0 || (b != 0 && b < a) ? b : a; }
 
 /* The smallest quota from `group` up to the mount's root. Inside a container the group's own path may not be mounted;
  * then only the upper folders, at least the root, are there to be read. */

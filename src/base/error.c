@@ -79,7 +79,7 @@ void td_error_context(treadle_error *err, const char *format, ...) {
 
 const char *treadle_status_text(treadle_status status) {
     switch (status) {
-#define STATUS_TEXT(name, value, text)                                                                                \
+#define STATUS_TEXT(name, value, text)                                                                                 \
     case TREADLE_##name: return text;
         TREADLE_STATUS_LIST(STATUS_TEXT)
 #undef STATUS_TEXT
@@ -106,9 +106,7 @@ int treadle_error_format(const treadle_error *error, char *out, uint64_t out_byt
 
 enum { MAX_WORD = 64 };
 
-static int lower(char c) {
-    return c >= 'A' && c <= 'Z' ? c + 32 : (unsigned char)c;
-}
+static int lower(char c) { return c >= 'A' && c <= 'Z' ? c + 32 : (unsigned char)c; }
 
 /* Edit distance with swaps of neighbours counted once (optimal string alignment), ASCII case ignored. */
 static size_t distance(const char *a, size_t n_a, const char *b, size_t n_b) {

@@ -27,17 +27,17 @@ void td_error_context(treadle_error *err, const char *format, ...) TD_PRINTF(2, 
 const char *td_nearest(const char *word, const char *const *candidates, size_t n_candidates);
 
 /* Returns the status of expr from the enclosing function unless it is TREADLE_OK. */
-#define TD_TRY(expr)                                                                                                  \
-    do {                                                                                                              \
-        treadle_status td_status_ = (expr);                                                                           \
-        if (td_status_ != TREADLE_OK) return td_status_;                                                              \
+#define TD_TRY(expr)                                                                                                   \
+    do {                                                                                                               \
+        treadle_status td_status_ = (expr);                                                                            \
+        if (td_status_ != TREADLE_OK) return td_status_;                                                               \
     } while (0)
 
 /* The same for functions that clean up: assigns to the local `status` and jumps to the label. */
-#define TD_TRY_GOTO(expr, label)                                                                                      \
-    do {                                                                                                              \
-        status = (expr);                                                                                              \
-        if (status != TREADLE_OK) goto label;                                                                         \
+#define TD_TRY_GOTO(expr, label)                                                                                       \
+    do {                                                                                                               \
+        status = (expr);                                                                                               \
+        if (status != TREADLE_OK) goto label;                                                                          \
     } while (0)
 
 #endif

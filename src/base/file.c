@@ -172,17 +172,11 @@ static bool has_mode(const char *path, mode_t mode) {
     return stat(path, &info) == 0 && (mode == 0 || (info.st_mode & S_IFMT) == mode);
 }
 
-bool td_path_exists(const char *path) {
-    return has_mode(path, 0);
-}
+bool td_path_exists(const char *path) { return has_mode(path, 0); }
 
-bool td_path_is_dir(const char *path) {
-    return has_mode(path, S_IFDIR);
-}
+bool td_path_is_dir(const char *path) { return has_mode(path, S_IFDIR); }
 
-bool td_path_is_file(const char *path) {
-    return has_mode(path, S_IFREG);
-}
+bool td_path_is_file(const char *path) { return has_mode(path, S_IFREG); }
 
 int64_t td_file_size(const char *path) {
     struct stat info;
@@ -257,9 +251,7 @@ treadle_status td_remove_tree(const char *path, treadle_error *err) {
     return code == 0 || code == ENOENT ? TREADLE_OK : fail_os(err, code, "remove", path);
 }
 
-static int compare_names(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
+static int compare_names(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
 treadle_status td_list_dir(td_arena *arena, const char *path, char ***out_names, size_t *out_n, treadle_error *err) {
     DIR *dir = opendir(path);

@@ -12,7 +12,8 @@ typedef struct td_mmap {
     size_t n;
 } td_mmap;
 
-treadle_status td_mmap_open(const char *path, td_mmap *out, treadle_error *err); /* refuses anything but regular files */
+treadle_status td_mmap_open(const char *path, td_mmap *out,
+                            treadle_error *err); /* refuses anything but regular files */
 void td_mmap_close(td_mmap *map);
 void td_mmap_advise_random(const td_mmap *map);
 void td_mmap_drop(const void *from, size_t n); /* pages no longer needed; they come back from the file when touched */
@@ -26,13 +27,13 @@ treadle_status td_file_write(const char *path, const void *bytes, size_t n, trea
 bool td_path_exists(const char *path);
 bool td_path_is_dir(const char *path);
 bool td_path_is_file(const char *path);
-int64_t td_file_size(const char *path); /* -1: none */
-treadle_status td_make_dirs(const char *path, treadle_error *err); /* like mkdir -p */
+int64_t td_file_size(const char *path);                              /* -1: none */
+treadle_status td_make_dirs(const char *path, treadle_error *err);   /* like mkdir -p */
 treadle_status td_remove_tree(const char *path, treadle_error *err); /* follows no links; absent is fine */
 
 /* "dir/name" in the arena; a name that is absolute is returned alone. NULL: out of memory. */
 char *td_path_join(td_arena *arena, const char *dir, const char *name);
-const char *td_path_base(const char *path); /* after the last '/' */
+const char *td_path_base(const char *path);           /* after the last '/' */
 char *td_path_dir(td_arena *arena, const char *path); /* "." if there is none */
 
 /* Resolves `relative` inside `root` for reading: refuses absolute paths, "..", NULs, control characters, and links that
@@ -40,7 +41,8 @@ char *td_path_dir(td_arena *arena, const char *path); /* "." if there is none */
  * target .../blobs/...). On success *out is a path in the arena that may be opened; all links in it are resolved, so what
  * lies beside `relative` is found from root, not from *out.
  * Errors: CONFIG (not a path inside), NOT_FOUND, IO. */
-treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out, treadle_error *err);
+treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out,
+                                      treadle_error *err);
 
 /* Names in a folder, sorted bytewise, without "." and "..". Heap-free: all in the arena. */
 treadle_status td_list_dir(td_arena *arena, const char *path, char ***out_names, size_t *out_n, treadle_error *err);

@@ -16,15 +16,13 @@ typedef struct reader {
     td_str text;
     const char *p, *end; /* the next byte; after the last */
     td_arena *arena;
-    td_json *open;       /* innermost open container */
+    td_json *open; /* innermost open container */
     uint32_t depth, max_depth;
     bool duplicates, nonfinite;
     treadle_error *err;
 } reader;
 
-static uint32_t offset_of(const reader *r, const char *p) {
-    return (uint32_t)(p - r->text.p);
-}
+static uint32_t offset_of(const reader *r, const char *p) { return (uint32_t)(p - r->text.p); }
 
 /* --- errors */
 
@@ -44,8 +42,8 @@ static treadle_status place_error(const reader *r, const char *at, const td_json
 enum { FOUND_BYTES = 64 };
 
 static bool is_word(char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '+' || c == '-' ||
-           c == '.';
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '+' ||
+           c == '-' || c == '.';
 }
 
 /* What stands at byte `at`, for "expected ..., found ...": a word, a character, or a name for it. */
@@ -75,9 +73,7 @@ static treadle_status unexpected(const reader *r, const char *at, const td_json 
     return place_error(r, at, value, TREADLE_FORMAT);
 }
 
-static treadle_status no_memory(const reader *r, size_t bytes) {
-    return td_fail_memory(r->err, "a JSON value", bytes);
-}
+static treadle_status no_memory(const reader *r, size_t bytes) { return td_fail_memory(r->err, "a JSON value", bytes); }
 
 /* --- strings */
 
@@ -276,9 +272,7 @@ static void skip_space(reader *r) {
     r->p = p;
 }
 
-static bool next_is(const reader *r, char c) {
-    return r->p < r->end && *r->p == c;
-}
+static bool next_is(const reader *r, char c) { return r->p < r->end && *r->p == c; }
 
 /* A new value at r->p, linked as the last child of the open container. */
 static td_json *add_value(reader *r) {
@@ -365,7 +359,8 @@ static treadle_status read_next(reader *r) {
     skip_space(r);
     if (next_is(r, closer)) return close_container(r);
     if (open->n > 0) {
-        if (!next_is(r, ',')) return unexpected(r, r->p, open, object ? "',' or '}' after a member" : "',' or ']' after an item");
+        if (!next_is(r, ','))
+            return unexpected(r, r->p, open, object ? "',' or '}' after a member" : "',' or ']' after an item");
         r->p++;
         skip_space(r);
         if (next_is(r, closer)) return unexpected(r, r->p, open, object ? "a member after ','" : "an item after ','");
@@ -401,9 +396,14 @@ treadle_status td_json_parse(td_str text, const td_json_options *options, td_are
     if (text.n >= UINT32_MAX) return td_fail(err, TREADLE_LIMIT, "JSON text of %zu bytes; the limit is 4 GiB", text.n);
     if (!text.p) text.p = "";
     reader r = {
-        .text = text, .p = text.p, .end = text.p + text.n, .arena = arena,
+        .text = text,
+        .p = text.p,
+        .end = text.p + text.n,
+        .arena = arena,
         .max_depth = options->max_depth ? options->max_depth : 256,
-        .duplicates = options->allow_duplicate_keys, .nonfinite = options->allow_nonfinite, .err = err,
+        .duplicates = options->allow_duplicate_keys,
+        .nonfinite = options->allow_nonfinite,
+        .err = err,
     };
     if (td_str_starts(text, TD_STR("\xEF\xBB\xBF"))) r.p += 3;
     skip_space(&r);

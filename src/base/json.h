@@ -26,9 +26,9 @@ typedef struct td_json td_json;
 struct td_json {
     td_json_kind kind;
     bool as_bool;
-    uint32_t n;      /* array items or object members */
-    uint32_t offset; /* byte offset of the value's first character */
-    uint32_t end;    /* byte offset after its last */
+    uint32_t n;          /* array items or object members */
+    uint32_t offset;     /* byte offset of the value's first character */
+    uint32_t end;        /* byte offset after its last */
     uint32_t key_offset; /* byte offset of the key's opening quote, if the parent is an object */
     int64_t as_int;
     double as_double;
@@ -56,7 +56,7 @@ treadle_status td_json_parse(td_str text, const td_json_options *options, td_are
 td_json *td_json_get(const td_json *object, const char *key);
 td_json *td_json_get_str(const td_json *object, td_str key);
 td_json *td_json_at(const td_json *array, size_t index); /* O(index) */
-const char *td_json_kind_name(td_json_kind kind); /* "an object", "a string", ... */
+const char *td_json_kind_name(td_json_kind kind);        /* "an object", "a string", ... */
 
 /* Convenience: the member's value, or the fallback if absent or of another kind. */
 bool td_json_bool_or(const td_json *object, const char *key, bool fallback);
@@ -73,7 +73,7 @@ void td_json_pointer(const td_json *value, td_buf *buf);
 /* --- writer: appends to a td_buf; commas and indentation are its business. Check buf.failed at the end. */
 typedef struct td_json_writer {
     td_buf *out;
-    int indent;       /* spaces per level; 0: one line */
+    int indent; /* spaces per level; 0: one line */
     int depth;
     bool first, after_key;
 } td_json_writer;

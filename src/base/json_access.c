@@ -10,9 +10,7 @@ td_json *td_json_get_str(const td_json *object, td_str key) {
     return last;
 }
 
-td_json *td_json_get(const td_json *object, const char *key) {
-    return td_json_get_str(object, td_str_from(key));
-}
+td_json *td_json_get(const td_json *object, const char *key) { return td_json_get_str(object, td_str_from(key)); }
 
 td_json *td_json_at(const td_json *array, size_t index) {
     if (!array || array->kind != TD_JSON_ARRAY || index >= array->n) return NULL;

@@ -39,21 +39,13 @@ static void end(td_json_writer *w, char bracket) {
     w->first = w->after_key = false;
 }
 
-void td_json_begin_object(td_json_writer *w) {
-    begin(w, '{');
-}
+void td_json_begin_object(td_json_writer *w) { begin(w, '{'); }
 
-void td_json_end_object(td_json_writer *w) {
-    end(w, '}');
-}
+void td_json_end_object(td_json_writer *w) { end(w, '}'); }
 
-void td_json_begin_array(td_json_writer *w) {
-    begin(w, '[');
-}
+void td_json_begin_array(td_json_writer *w) { begin(w, '['); }
 
-void td_json_end_array(td_json_writer *w) {
-    end(w, ']');
-}
+void td_json_end_array(td_json_writer *w) { end(w, ']'); }
 
 static void append_quoted(td_buf *out, td_str text) {
     td_buf_char(out, '"');
@@ -88,18 +80,14 @@ void td_json_key_str(td_json_writer *w, td_str key) {
     w->after_key = true;
 }
 
-void td_json_key(td_json_writer *w, const char *key) {
-    td_json_key_str(w, td_str_from(key));
-}
+void td_json_key(td_json_writer *w, const char *key) { td_json_key_str(w, td_str_from(key)); }
 
 void td_json_write_string(td_json_writer *w, td_str text) {
     separate(w);
     append_quoted(w->out, text);
 }
 
-void td_json_write_text(td_json_writer *w, const char *text) {
-    td_json_write_string(w, td_str_from(text));
-}
+void td_json_write_text(td_json_writer *w, const char *text) { td_json_write_string(w, td_str_from(text)); }
 
 void td_json_write_int(td_json_writer *w, int64_t value) {
     separate(w);

@@ -8,9 +8,7 @@
 #include "base/alloc.h"
 #include "base/map.h"
 
-uint64_t td_hash(const void *bytes, size_t n, uint64_t seed) {
-    return XXH3_64bits_withSeed(n ? bytes : "", n, seed);
-}
+uint64_t td_hash(const void *bytes, size_t n, uint64_t seed) { return XXH3_64bits_withSeed(n ? bytes : "", n, seed); }
 
 /* The place of the key, or the free place where it belongs. The map is not empty and never full. */
 static td_map_entry *locate(const td_map *map, td_str key, uint64_t hash) {

@@ -13,9 +13,7 @@
  * anything but zeros follows must be kept (it becomes one more digit). */
 enum { MAX_DIGITS = 800, MAX_EXPONENT = 1000000 };
 
-static bool is_digit(char c) {
-    return c >= '0' && c <= '9';
-}
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 bool td_parse_int(td_str text, int64_t *out) {
     bool negative = text.n && text.p[0] == '-';
@@ -35,7 +33,7 @@ bool td_parse_int(td_str text, int64_t *out) {
 
 /* A decimal number taken apart: mantissa (its first 18 significant digits) times 10^exponent, if digits <= 18. */
 typedef struct decimal {
-    td_str figures;   /* digits and point, from the first significant digit */
+    td_str figures; /* digits and point, from the first significant digit */
     uint64_t mantissa;
     int64_t exponent; /* of the last digit written */
     size_t digits;    /* significant ones written */

@@ -69,7 +69,8 @@ static treadle_status fail_unresolved(treadle_error *err, int code, const char *
                    strerror_r(code, buffer, sizeof buffer));
 }
 
-treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out, treadle_error *err) {
+treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out,
+                                      treadle_error *err) {
     const char *fault = fault_of(relative);
     if (fault) {
         return td_fail(err, TREADLE_CONFIG, "expected a path inside the model folder, but \"%.*s\" %s",
@@ -91,8 +92,9 @@ treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str 
     bool inside = strcmp(real, real_root) == 0 || strcmp(real_root, "/") == 0 ||
                   lies_below(real, real_root, strlen(real_root), (td_str){0}) || lies_in_blobs(real, real_root);
     if (!inside) {
-        status = td_fail(err, TREADLE_CONFIG,
-                         "expected a path inside the model folder, but the link \"%s\" leads out of it to '%s'", name, real);
+        status =
+            td_fail(err, TREADLE_CONFIG,
+                    "expected a path inside the model folder, but the link \"%s\" leads out of it to '%s'", name, real);
         goto cleanup;
     }
     *out = td_arena_strdup(arena, real);

@@ -51,9 +51,9 @@ struct td_pool {
     atomic_bool busy;                        /* a region runs */
     atomic_bool stop;
 
-    int n_threads;  /* as asked for, the caller of a region included */
-    int n_workers;  /* running; fewer than n_threads - 1 before the first region and where threads could not be had */
-    bool started;   /* guarded by busy, like n_workers */
+    int n_threads; /* as asked for, the caller of a region included */
+    int n_workers; /* running; fewer than n_threads - 1 before the first region and where threads could not be had */
+    bool started;  /* guarded by busy, like n_workers */
     worker *workers;
     int references; /* guarded by pools_lock, like next */
     td_pool *next;
@@ -62,7 +62,7 @@ struct td_pool {
 static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER;
 static td_pool *pools;
 
-/* This thread's number in the region whose part it runs; -1 outside of regions. */
+/* This thread's number in the region whose part it runs; -1 outside of regions (a worker is always inside). */
 static _Thread_local int region_thread = -1;
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t while_equal) {
@@ -89,10 +89,8 @@ static bool spin_while_equal(_Atomic uint32_t *word, uint32_t value) {
 
 /* --- parts */
 
-/* Takes and runs parts until none is left. */
-static void run_parts(td_pool *pool, int thread) {
-    uint32_t n_done = 0;
-    region_thread = thread;
+/* Takes and runs parts until none is left. n_done: parts this thread has run before. */
+static void run_parts(td_pool *pool, int thread, uint32_t n_done) {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     while ((uint32_t)ticket != 0) {
         td_pool_fn *fn = atomic_load_explicit(&pool->fn, memory_order_relaxed);
@@ -106,7 +104,6 @@ static void run_parts(td_pool *pool, int thread) {
         n_done++;
         ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     }
-    region_thread = -1;
     if (n_done == 0) return;
     uint32_t before = atomic_fetch_sub_explicit(&pool->pending, n_done, memory_order_acq_rel);
     if (before == (WAITING | n_done)) futex_wake(&pool->pending, 1);
@@ -138,11 +135,12 @@ static void wait_for_epoch(td_pool *pool, uint32_t seen) {
 static void *worker_main(void *arg) {
     worker *me = arg;
     td_pool *pool = me->pool;
+    region_thread = me->index;
     for (uint32_t seen = 0;;) {
         wait_for_epoch(pool, seen);
         seen = atomic_load_explicit(&pool->epoch, memory_order_acquire);
         if (atomic_load_explicit(&pool->stop, memory_order_acquire)) return NULL;
-        run_parts(pool, me->index);
+        run_parts(pool, me->index, 0);
     }
 }
 
@@ -220,9 +218,7 @@ void td_pool_release(td_pool *pool) {
     td_free_aligned(pool);
 }
 
-int td_pool_threads(const td_pool *pool) {
-    return pool ? pool->n_threads : 1;
-}
+int td_pool_threads(const td_pool *pool) { return pool ? pool->n_threads : 1; }
 
 /* --- regions */
 
@@ -248,10 +244,14 @@ void td_pool_run(td_pool *pool, int n_parts, td_pool_fn *fn, void *arg) {
     atomic_store_explicit(&pool->arg, arg, memory_order_relaxed);
     atomic_store_explicit(&pool->n_parts, n_parts, memory_order_relaxed);
     atomic_store_explicit(&pool->pending, (uint32_t)n_parts, memory_order_relaxed);
-    atomic_store_explicit(&pool->ticket, (uint64_t)epoch << 32 | (uint32_t)n_parts, memory_order_release);
+    /* The first part is the starter's without a swap: the ticket's cache line is then the first worker's alone. */
+    atomic_store_explicit(&pool->ticket, (uint64_t)epoch << 32 | (uint32_t)(n_parts - 1), memory_order_release);
     announce(pool, epoch, TD_MIN(n_parts, pool->n_threads) - 1);
-    run_parts(pool, 0);
+    region_thread = 0;
+    fn(arg, 0, 0);
+    run_parts(pool, 0, 1);
     wait_for_end(pool);
+    region_thread = -1;
     atomic_store_explicit(&pool->busy, false, memory_order_release);
 }
 

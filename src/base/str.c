@@ -61,9 +61,7 @@ bool td_vec_grow_(void **items, size_t *capacity, size_t need, size_t item_bytes
     return true;
 }
 
-void td_vec_free_(void *items) {
-    td_free(items);
-}
+void td_vec_free_(void *items) { td_free(items); }
 
 bool td_buf_reserve(td_buf *buf, size_t more) {
     size_t need;
@@ -87,13 +85,9 @@ void td_buf_append(td_buf *buf, const void *bytes, size_t n) {
     buf->p[buf->n] = '\0';
 }
 
-void td_buf_str(td_buf *buf, td_str text) {
-    td_buf_append(buf, text.p, text.n);
-}
+void td_buf_str(td_buf *buf, td_str text) { td_buf_append(buf, text.p, text.n); }
 
-void td_buf_text(td_buf *buf, const char *text) {
-    td_buf_append(buf, text, strlen(text));
-}
+void td_buf_text(td_buf *buf, const char *text) { td_buf_append(buf, text, strlen(text)); }
 
 void td_buf_char(td_buf *buf, char c) {
     if (!td_buf_reserve(buf, 1)) return;

@@ -22,8 +22,8 @@ static inline bool td_str_equal(td_str a, td_str b) { return a.n == b.n && (a.n 
 static inline bool td_str_is(td_str a, const char *text) { return td_str_equal(a, td_str_from(text)); }
 bool td_str_starts(td_str text, td_str prefix);
 bool td_str_ends(td_str text, td_str suffix);
-ptrdiff_t td_str_find(td_str text, td_str part); /* byte offset, or -1 */
-int td_str_compare(td_str a, td_str b);          /* bytewise, like strcmp */
+ptrdiff_t td_str_find(td_str text, td_str part);     /* byte offset, or -1 */
+int td_str_compare(td_str a, td_str b);              /* bytewise, like strcmp */
 bool td_glob(const char *pattern, const char *text); /* '*' and '?' over the whole text */
 
 /* A growable byte buffer that its owner frees. An append that fails for memory leaves the contents as they were and
@@ -48,13 +48,13 @@ void td_buf_free(td_buf *buf);
 static inline td_str td_buf_view(const td_buf *buf) { return (td_str){buf->p, buf->n}; }
 
 /* Typed growable arrays: TD_VEC(int) v = {0}; if (!td_vec_push(&v, 3)) ...; v.items[0]; td_vec_free(&v). */
-#define TD_VEC(type)                                                                                                  \
-    struct {                                                                                                          \
-        type *items;                                                                                                  \
-        size_t n, capacity;                                                                                           \
+#define TD_VEC(type)                                                                                                   \
+    struct {                                                                                                           \
+        type *items;                                                                                                   \
+        size_t n, capacity;                                                                                            \
     }
 bool td_vec_grow_(void **items, size_t *capacity, size_t need, size_t item_bytes);
-#define td_vec_reserve(v, need)                                                                                       \
+#define td_vec_reserve(v, need)                                                                                        \
     ((need) <= (v)->capacity || td_vec_grow_((void **)&(v)->items, &(v)->capacity, (need), sizeof *(v)->items))
 #define td_vec_push(v, ...) (td_vec_reserve((v), (v)->n + 1) ? ((v)->items[(v)->n++] = (__VA_ARGS__), true) : false)
 void td_vec_free_(void *items);
