@@ -22,7 +22,15 @@ static treadle_status finish_function(td_proto_reader *r, td_wire w, void *out);
 static treadle_status read_sparse(td_proto_reader *r, td_wire w, void *out);
 
 static const td_proto_field prop_fields[] = {FIELD(1, STR, td_onnx_prop, key), FIELD(2, STR, td_onnx_prop, value)};
-const td_proto_message td_proto_prop = {"StringStringEntryProto", TABLE(td_onnx_prop, prop_fields), NULL, NULL, NULL};
+
+/* Both strings are always written: an empty value is a value. */
+static void write_prop(td_wire_sink *s, const void *in)
+{
+    const td_onnx_prop *prop = in;
+    td_wire_put_str(s, 1, prop->key);
+    td_wire_put_str(s, 2, prop->value);
+}
+const td_proto_message td_proto_prop = {"StringStringEntryProto", TABLE(td_onnx_prop, prop_fields), NULL, NULL, write_prop};
 
 static const td_proto_field opset_fields[] = {
     FIELD(1, STR, td_onnx_opset, domain),
