@@ -1,0 +1,175 @@
+/* config/load.c - the stages from a folder to a td_config. */
+#include "config/config.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "config/fields.h"
+
+enum { CONFIG_MAX_BYTES = 64 << 20 };
+
+const td_source *td_config_source(td_config *c, const char *label, const char *path, td_str text)
+{
+    td_source *source = TD_ARENA_NEW(&c->arena, td_source);
+    if (!source) return NULL;
+    source->label = td_arena_strdup(&c->arena, label);
+    source->path = path ? td_arena_strdup(&c->arena, path) : NULL;
+    source->text = text;
+    return source->label && (!path || source->path) ? source : NULL;
+}
+
+void td_config_free(td_config *config)
+{
+    if (!config) return;
+    td_arena_free(&config->arena);
+    td_free(config);
+}
+
+/* The version decides what the rest means, so it is looked at before anything else. false: stop here. */
+static bool check_version(const td_json *root, td_messages *messages)
+{
+    const td_json *version = td_json_get(root, "version");
+    if (!version) {
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, root, false),
+                        "expected \"version\": 2, found no version: files of version 1 are not read by this build");
+        return false;
+    }
+    if (version->kind == TD_JSON_INT && version->as_int == 2) return true;
+    td_place place = td_tree_place(messages->arena, version, false);
+    if (version->kind == TD_JSON_INT || version->kind == TD_JSON_DOUBLE)
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected version 2 (known versions: 2), found %.15g",
+                        version->as_double);
+    else
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected version 2 (known versions: 2), found %s",
+                        td_json_kind_name(version->kind));
+    return false;
+}
+
+static treadle_status no_memory(treadle_error *err)
+{
+    return td_fail_memory(err, "a config", 0);
+}
+
+/* Parses text into c->root. A text that is no config leaves an empty root and a message; *usable says which. */
+static treadle_status parse_text(td_config *c, td_str text, const char *path, td_messages *messages, bool *usable,
+                                 treadle_error *err)
+{
+    *usable = false;
+    td_json *parsed = NULL;
+    treadle_error problem = {0};
+    treadle_status status = td_json_parse(text, NULL, &c->arena, &parsed, &problem);
+    if (status == TREADLE_OUT_OF_MEMORY) return no_memory(err);
+    if (status != TREADLE_OK) {
+        td_messages_add_error(messages, (td_place){.file = path, .pointer = problem.pointer}, &problem);
+        return TREADLE_OK;
+    }
+    const td_source *source = td_config_source(c, path ? td_path_base(path) : "genai_config.json", path, text);
+    td_json *root = source ? td_tree_copy(&c->arena, parsed, source) : NULL;
+    if (!root) return no_memory(err);
+    if (root->kind != TD_JSON_OBJECT) {
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, root, false),
+                        "expected an object, found %s", td_json_kind_name(root->kind));
+        return TREADLE_OK;
+    }
+    if (!check_version(root, messages)) return TREADLE_OK;
+    c->root = root;
+    *usable = true;
+    return TREADLE_OK;
+}
+
+static treadle_status new_config(const char *dir, td_config **out, treadle_error *err)
+{
+    td_config *c = td_alloc_zero(1, sizeof *c);
+    if (!c) return no_memory(err);
+    td_arena_init(&c->arena);
+    c->dir = td_arena_strdup(&c->arena, dir);
+    const td_source *none = td_config_source(c, "no config", NULL, (td_str){0});
+    c->root = none ? td_tree_new(&c->arena, TD_JSON_OBJECT, none) : NULL;
+    if (!c->dir || !c->root) {
+        td_config_free(c);
+        return no_memory(err);
+    }
+    *out = c;
+    return TREADLE_OK;
+}
+
+/* Everything after the text is in the tree. */
+static treadle_status finish(td_config *c, const td_config_options *options, const char *only_file, td_messages *messages,
+                             treadle_error *err)
+{
+    bool ok = td_config_apply_settings(c, options, messages);
+    if (ok) td_fields_check(c->root, td_config_fields, options && options->strict, messages);
+    ok = ok && td_config_apply_preset(c, messages) && td_config_apply_generation_file(c, messages) &&
+         td_config_apply_tokenizer_files(c, messages) && td_config_find_sessions(c, only_file, messages) &&
+         td_config_read(c, messages);
+    return ok && !messages->failed ? TREADLE_OK : no_memory(err);
+}
+
+treadle_status td_config_parse(td_str text, const char *path, const char *dir, const td_config_options *options,
+                               td_messages *messages, td_config **out, treadle_error *err)
+{
+    td_config *c = NULL;
+    TD_TRY(new_config(dir, &c, err));
+    char *copy = td_arena_strndup(&c->arena, text.p ? text.p : "", text.n);
+    c->file = path ? td_arena_strdup(&c->arena, path) : NULL;
+    bool usable = false;
+    treadle_status status = copy && (!path || c->file) ? TREADLE_OK : no_memory(err);
+    if (status == TREADLE_OK) status = parse_text(c, (td_str){copy, text.n}, c->file, messages, &usable, err);
+    if (status == TREADLE_OK && usable) status = finish(c, options, NULL, messages, err);
+    if (status != TREADLE_OK) {
+        td_config_free(c);
+        return status;
+    }
+    *out = c;
+    return TREADLE_OK;
+}
+
+static treadle_status load_from_file(td_config *c, const td_config_options *options, td_messages *messages, treadle_error *err)
+{
+    char *bytes = NULL;
+    size_t n = 0;
+    treadle_error problem = {0};
+    treadle_status status = td_file_read(c->file, CONFIG_MAX_BYTES, &bytes, &n, &problem);
+    if (status == TREADLE_OUT_OF_MEMORY) return no_memory(err);
+    if (status != TREADLE_OK) {
+        td_messages_add_error(messages, (td_place){.file = c->file}, &problem);
+        return TREADLE_OK;
+    }
+    char *copy = td_arena_strndup(&c->arena, bytes, n);
+    td_free(bytes);
+    if (!copy) return no_memory(err);
+    bool usable = false;
+    TD_TRY(parse_text(c, (td_str){copy, n}, c->file, messages, &usable, err));
+    return usable ? finish(c, options, NULL, messages, err) : TREADLE_OK;
+}
+
+treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages, td_config **out,
+                              treadle_error *err)
+{
+    bool is_dir = td_path_is_dir(path);
+    if (!is_dir && !td_path_is_file(path)) {
+        td_fail(err, TREADLE_NOT_FOUND, "expected a model folder or an .onnx file, found nothing of that name");
+        td_error_file(err, path);
+        return TREADLE_NOT_FOUND;
+    }
+    td_arena scratch;
+    td_arena_init(&scratch);
+    const char *dir = is_dir ? path : td_path_dir(&scratch, path);
+    td_config *c = NULL;
+    treadle_status status = dir ? new_config(dir, &c, err) : no_memory(err);
+    td_arena_free(&scratch);
+    if (status != TREADLE_OK) return status;
+    char *file = is_dir ? td_path_join(&c->arena, c->dir, "genai_config.json") : td_arena_strdup(&c->arena, path);
+    if (!file) status = no_memory(err);
+    else if (is_dir && td_path_exists(file)) {
+        c->file = file;
+        status = load_from_file(c, options, messages, err);
+    } else {
+        status = finish(c, options, is_dir ? NULL : td_path_base(file), messages, err);
+    }
+    if (status != TREADLE_OK) {
+        td_config_free(c);
+        return status;
+    }
+    *out = c;
+    return TREADLE_OK;
+}
