@@ -26,6 +26,9 @@
 #include "kernels/kernel.h"
 #include "quant/pack.h"
 
+/* Blocks whose largest magnitude is below this count as zero in INT8 mode: 127 / max must stay finite. */
+#define TD_QACT_LEAST 0x1p-120f
+
 typedef enum td_qmode { TD_QMODE_INT8, TD_QMODE_FLOAT } td_qmode;
 
 /* Prepared activations of m rows. Made by td_qact_init over the caller's memory, filled by td_qact_fill. */
@@ -67,7 +70,7 @@ typedef struct td_qmatmul {
     const float *bias;             /* [n] or NULL */
     const float *bias_up;          /* [n] or NULL */
     td_qepilogue epilogue;
-    const float *add;              /* residual [m, add_stride], added last, or NULL; may be y itself */
+    const float *add;              /* residual [m, add_stride], added last, or NULL; may be y itself, but not with SWIGLU */
     int64_t add_stride;
     float *y;                      /* [m, y_stride] */
     int64_t y_stride;

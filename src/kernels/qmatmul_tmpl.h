@@ -1,0 +1,507 @@
+/* kernels/qmatmul_tmpl.h - the quantised matmul for any SIMD instruction set, included by one .c file per set.
+ *
+ * The including file defines the types
+ *     vf 16 fp32, vi 16 int32, vb the 64 bytes of a code vector, dot_acc a running integer dot product of 16 outputs
+ * and always-inline functions on them:
+ *     vf_zero vf_set1 vf_load vf_store vf_add vf_sub vf_mul vf_div vf_min vf_max vf_fma(a, b, c) = a * b + c
+ *     vf_round to nearest even, vf_pow2 of whole numbers, vf_from_f16(p)                      (memory may be unaligned)
+ *     vi_zero vi_shift(p, n) = *p << n, vi_neg_shift(p, n) = -(*p << n)
+ *     vb_load vb_store vb_nibbles(v, high) vb_crumbs(v, t)
+ *     dot_code(v, bits)          a code vector made ready for dot_add
+ *     dot_begin(start) dot_add(acc, code, four activations, bits) -> acc, dot_end(acc, start, bits) -> vf, exact
+ *     code_float(v, j, bits, centre)   byte j of each dword as 16 fp32, minus centre
+ *     fill_block(values, sub, codes, neg_sum) -> scale, tree_sum(values, sub): one block of activations, as qmatmul_c.c
+ * and the constants
+ *     DOT8_CENTRED   1 if dot_add takes 128 from each 8-bit code by itself, else 0
+ *     INT8_COLUMNS, FLOAT_COLUMNS   columns of 16 outputs that one inner loop holds, times 4 and 6 rows
+ *     VARIANT        the td_qmatmul_kernels to define, VARIANT_NAME its name
+ *
+ * Two ways through the weights. One row (decode): columns straight from the packed stream, which is prefetched AHEAD bytes
+ * beyond, over the ends of columns and matrices into whatever was packed next. More rows (prefill, batches): a few columns
+ * are unpacked to a panel in scratch, of bytes or of fp32 codes, and all rows run over it. Both follow the order of
+ * operations stated in qmatmul.h, so they agree bit for bit.
+ */
+#include "kernels/qmatmul.h"
+
+#include <string.h>
+
+enum { N = TD_QTILE_N, K = TD_QTILE_K, AHEAD = 6912, INT8_ROWS = 4, FLOAT_ROWS = 6 };
+
+/* exp by 2^n * e^r, |r| <= ln 2 / 2, Taylor to r^7 (5e-9); 2^n in two steps so that it goes to 0 and infinity as it should.
+ * NaN stays NaN: min and max give their second operand then. */
+TD_INLINE vf vf_exp(vf x)
+{
+    x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
+    vf n = vf_round(vf_mul(x, vf_set1(0x1.715476p+0f)));
+    vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), x); /* ln 2 in two parts; n times the first is exact */
+    r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), r);
+    vf p = vf_set1(1.0f / 5040);
+    p = vf_fma(p, r, vf_set1(1.0f / 720));
+    p = vf_fma(p, r, vf_set1(1.0f / 120));
+    p = vf_fma(p, r, vf_set1(1.0f / 24));
+    p = vf_fma(p, r, vf_set1(1.0f / 6));
+    p = vf_fma(p, r, vf_set1(0.5f));
+    p = vf_fma(p, r, vf_set1(1.0f));
+    p = vf_fma(p, r, vf_set1(1.0f));
+    vf half = vf_round(vf_mul(n, vf_set1(0.5f)));
+    return vf_mul(vf_mul(p, vf_pow2(half)), vf_pow2(vf_sub(n, half)));
+}
+
+TD_INLINE vf vf_silu(vf g) { return vf_div(g, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g)))); }
+
+/* What one call works on: the current matrix of the job, and how its results leave. */
+typedef struct pass {
+    const td_qmatmul *job;
+    const td_qweights *weights;
+    const float *bias;
+    bool gated; /* y already holds the gate: y = silu(y) * result */
+} pass;
+
+/* Bias, gate and residual for the outputs n..n+count of a row. */
+TD_INLINE void finish(const pass *p, int64_t row, int64_t n, const float *values)
+{
+    const td_qmatmul *job = p->job;
+    int count = (int)TD_MIN(N, p->weights->layout.n - n);
+    float *y = job->y + row * job->y_stride + n;
+    const float *add = job->add ? job->add + row * job->add_stride + n : NULL;
+    vf v = vf_load(values);
+    if (count == N) {
+        if (p->bias) v = vf_add(v, vf_load(p->bias + n));
+        if (p->gated) v = vf_mul(vf_silu(vf_load(y)), v);
+        if (add) v = vf_add(v, vf_load(add));
+        vf_store(y, v);
+        return;
+    }
+    float part[3][N] = {{0}}; /* the same operations on copies, so that nothing outside the matrix is touched */
+    size_t bytes = (size_t)count * sizeof(float);
+    if (p->bias) {
+        memcpy(part[0], p->bias + n, bytes);
+        v = vf_add(v, vf_load(part[0]));
+    }
+    if (p->gated) {
+        memcpy(part[1], y, bytes);
+        v = vf_mul(vf_silu(vf_load(part[1])), v);
+    }
+    if (add) {
+        memcpy(part[2], add, bytes);
+        v = vf_add(v, vf_load(part[2]));
+    }
+    vf_store(part[0], v);
+    memcpy(y, part[0], bytes);
+}
+
+/* --- reading tiles --- */
+
+TD_INLINE vb tile_code(const uint8_t *codes, int bits, int t, int z)
+{
+    if (bits == 8) return vb_load(codes + 64 * (4 * t + z));
+    if (bits == 4) return vb_nibbles(vb_load(codes + 64 * (4 * (t / 2) + z)), t & 1);
+    return vb_crumbs(vb_load(codes + 64 * z), t);
+}
+
+TD_INLINE vf tile_param(const uint8_t *data, int form, int block)
+{
+    if (form == TD_QPARAM_F16) return vf_from_f16(data + 2 * N * block);
+    return vf_load((const float *)(const void *)(data + 4 * N * block));
+}
+
+TD_INLINE void prefetch_tile(const uint8_t *tile, int tile_bytes)
+{
+    TD_UNROLL
+    for (int i = 0; i < tile_bytes; i += 64) TD_PREFETCH(tile + AHEAD + i);
+}
+
+TD_INLINE int32_t load_four(const int8_t *a)
+{
+    int32_t four;
+    memcpy(&four, a, sizeof four);
+    return four;
+}
+
+/* What an integer dot product starts from so that it ends as the header says. neg_sum: minus the sum of activations. */
+TD_INLINE vi dot_start(const int32_t *neg_sum, int bits, bool minima)
+{
+    bool centred = bits == 8 && DOT8_CENTRED;
+    if (minima) return centred ? vi_neg_shift(neg_sum, 7) : vi_zero();
+    return centred ? vi_zero() : vi_shift(neg_sum, bits - 1);
+}
+
+/* --- one row --- */
+
+typedef struct row_view {
+    const int8_t *codes;
+    const float *scales, *sums, *values;
+    const int32_t *neg_sums;
+} row_view;
+
+TD_INLINE row_view view_row(const td_qact *act, int64_t row)
+{
+    row_view v = {.sums = act->sums + row * act->n_sub};
+    if (act->mode == TD_QMODE_INT8) {
+        v.codes = act->codes + row * act->k_padded;
+        v.scales = act->scales + row * act->n_sub;
+        v.neg_sums = act->neg_sums + row * act->n_sub;
+    } else {
+        v.values = act->values + row * act->value_stride;
+    }
+    return v;
+}
+
+TD_INLINE void column_int8(const uint8_t *tile, int64_t n_tiles, row_view a, float *out, const int bits, const int sub,
+                           const int scale, const int minimum)
+{
+    const int blocks = K / sub, minima_at = blocks * N * (scale == TD_QPARAM_F16 ? 2 : 4);
+    const int minimum_bytes = minimum == TD_QPARAM_NONE ? 0 : minimum == TD_QPARAM_F16 ? 2 : 4;
+    const int codes_at = minima_at + blocks * N * minimum_bytes, tile_bytes = codes_at + N * K / 8 * bits;
+    vf f = vf_zero();
+    for (int64_t i = 0; i < n_tiles; i++, tile += tile_bytes, a.codes += K) {
+        prefetch_tile(tile, tile_bytes);
+        TD_UNROLL
+        for (int b = 0; b < blocks; b++, a.scales++, a.sums++, a.neg_sums++) {
+            vi start = dot_start(a.neg_sums, bits, minimum != TD_QPARAM_NONE);
+            dot_acc acc = dot_begin(start);
+            TD_UNROLL
+            for (int v = b * sub / 4; v < (b + 1) * sub / 4; v++) {
+                vb code = dot_code(tile_code(tile + codes_at, bits, v / 4, v % 4), bits);
+                acc = dot_add(acc, code, load_four(a.codes + 4 * v), bits);
+            }
+            f = vf_fma(dot_end(acc, start, bits), vf_mul(vf_set1(*a.scales), tile_param(tile, scale, b)), f);
+            if (minimum != TD_QPARAM_NONE)
+                f = vf_fma(tile_param(tile + minima_at, minimum, b), vf_set1(*a.sums), f);
+        }
+    }
+    vf_store(out, f);
+}
+
+/* Scale and minimum forms are looked at per block here: FLOAT mode is bound by its arithmetic, not by these. */
+TD_INLINE void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits,
+                            const int sub, const bool minima)
+{
+    const int centre = minima ? 0 : 1 << (bits - 1);
+    const int64_t n_tiles = td_qlayout_tiles_k(l);
+    vf f = vf_zero();
+    for (int64_t i = 0; i < n_tiles; i++, tile += l->tile_bytes, a.values += K) {
+        for (uint32_t at = 0; at < l->tile_bytes; at += 64) TD_PREFETCH(tile + AHEAD + at);
+        TD_UNROLL
+        for (int b = 0; b < K / sub; b++, a.sums++) {
+            vf p = vf_zero();
+            TD_UNROLL
+            for (int v = b * sub / 4; v < (b + 1) * sub / 4; v++) {
+                vb code = tile_code(tile + l->codes_offset, bits, v / 4, v % 4);
+                TD_UNROLL
+                for (int j = 0; j < 4; j++)
+                    p = vf_fma(vf_set1(a.values[4 * v + j]), code_float(code, j, bits, centre), p);
+            }
+            f = vf_fma(p, tile_param(tile, l->scale, b), f);
+            if (minima) f = vf_fma(tile_param(tile + l->minima_offset, l->minimum, b), vf_set1(*a.sums), f);
+        }
+    }
+    vf_store(out, f);
+}
+
+/* --- several rows: panels of a few columns, unpacked --- */
+
+/* Per block of sub inputs and column: 16 scales, 16 minima, then the codes; bytes in INT8 mode, fp32 in FLOAT mode. */
+TD_INLINE size_t panel_block_bytes(int sub, bool is_float) { return 2 * N * sizeof(float) + (size_t)(N * sub) * (is_float ? 4 : 1); }
+
+TD_INLINE void unpack_block(const td_qlayout *l, const uint8_t *tile, int b, uint8_t *to, const int bits, const int sub,
+                            const bool is_float)
+{
+    const uint8_t *codes = tile + l->codes_offset;
+    const bool minima = l->minimum != TD_QPARAM_NONE;
+    float *params = (float *)(void *)to, *floats = params + 2 * N;
+    vf_store(params, tile_param(tile, l->scale, b));
+    vf_store(params + N, minima ? tile_param(tile + l->minima_offset, l->minimum, b) : vf_zero());
+    TD_UNROLL
+    for (int i = 0; i < sub / 4; i++) {
+        int v = b * sub / 4 + i;
+        vb code = tile_code(codes, bits, v / 4, v % 4);
+        if (!is_float) vb_store(to + 2 * N * sizeof(float) + 64 * i, dot_code(code, bits));
+        TD_UNROLL
+        for (int j = 0; j < 4 && is_float; j++)
+            vf_store(floats + N * (4 * i + j), code_float(code, j, bits, minima ? 0 : 1 << (bits - 1)));
+    }
+}
+
+/* Of `columns` columns `valid` exist; the last one stands in for the others, whose results nobody takes. */
+TD_INLINE void unpack_columns(const td_qlayout *l, const uint8_t *first, int valid, uint8_t *panel, const int columns,
+                              const int bits, const int sub, const bool is_float)
+{
+    const size_t block_bytes = panel_block_bytes(sub, is_float);
+    const int64_t n_tiles = td_qlayout_tiles_k(l);
+    for (int u = 0; u < columns; u++) {
+        uint8_t *to = panel + (size_t)u * block_bytes;
+        const uint8_t *column = first + (size_t)TD_MIN(u, valid - 1) * td_qlayout_column_bytes(l);
+        for (int64_t i = 0; i < n_tiles; i++, column += l->tile_bytes) {
+            for (uint32_t at = 0; at < l->tile_bytes; at += 64) TD_PREFETCH(column + AHEAD + at);
+            TD_UNROLL
+            for (int b = 0; b < K / sub; b++, to += (size_t)columns * block_bytes)
+                unpack_block(l, column, b, to, bits, sub, is_float);
+        }
+    }
+}
+
+/* `rows` rows from a times `columns` columns of the panel; out [rows][columns * 16]. Strides between rows: codes
+ * k_padded, the others n_sub, values value_stride. */
+TD_INLINE void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
+                          const int columns, const int bits, const int sub, const bool minima)
+{
+    const size_t block_bytes = panel_block_bytes(sub, false);
+    const int64_t n_sub = act->n_sub, code_stride = act->k_padded;
+    vf f[INT8_ROWS][INT8_COLUMNS];
+    TD_UNROLL
+    for (int r = 0; r < rows; r++)
+        TD_UNROLL
+    for (int u = 0; u < columns; u++) f[r][u] = vf_zero();
+    for (int64_t b = 0; b < n_sub; b++, panel += (size_t)columns * block_bytes, a.codes += sub) {
+        vi start[INT8_ROWS];
+        dot_acc acc[INT8_ROWS][INT8_COLUMNS];
+        TD_UNROLL
+        for (int r = 0; r < rows; r++) {
+            start[r] = dot_start(a.neg_sums + r * n_sub + b, bits, minima);
+            TD_UNROLL
+            for (int u = 0; u < columns; u++) acc[r][u] = dot_begin(start[r]);
+        }
+        TD_UNROLL
+        for (int v = 0; v < sub / 4; v++) {
+            vb code[INT8_COLUMNS];
+            TD_UNROLL
+            for (int u = 0; u < columns; u++)
+                code[u] = vb_load(panel + (size_t)u * block_bytes + 2 * N * sizeof(float) + 64 * v);
+            TD_UNROLL
+            for (int r = 0; r < rows; r++)
+                TD_UNROLL
+            for (int u = 0; u < columns; u++)
+                acc[r][u] = dot_add(acc[r][u], code[u], load_four(a.codes + r * code_stride + 4 * v), bits);
+        }
+        TD_UNROLL
+        for (int u = 0; u < columns; u++) {
+            const float *params = (const float *)(const void *)(panel + (size_t)u * block_bytes);
+            vf scale = vf_load(params);
+            TD_UNROLL
+            for (int r = 0; r < rows; r++) {
+                int64_t at = r * n_sub + b;
+                f[r][u] = vf_fma(dot_end(acc[r][u], start[r], bits), vf_mul(vf_set1(a.scales[at]), scale), f[r][u]);
+                if (minima) f[r][u] = vf_fma(vf_load(params + N), vf_set1(a.sums[at]), f[r][u]);
+            }
+        }
+    }
+    TD_UNROLL
+    for (int r = 0; r < rows; r++)
+        TD_UNROLL
+    for (int u = 0; u < columns; u++) vf_store(out + (r * columns + u) * N, f[r][u]);
+}
+
+/* f lives in out: it is touched once for 16 or 32 inputs, and the registers are better spent on p. */
+TD_INLINE void panel_float(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
+                           const int columns, const int sub, const bool minima)
+{
+    const size_t block_bytes = panel_block_bytes(sub, true);
+    const int64_t n_sub = act->n_sub, value_stride = act->value_stride;
+    memset(out, 0, (size_t)(rows * columns * N) * sizeof(float));
+    for (int64_t b = 0; b < n_sub; b++, panel += (size_t)columns * block_bytes, a.values += sub) {
+        vf p[FLOAT_ROWS][FLOAT_COLUMNS];
+        TD_UNROLL
+        for (int r = 0; r < rows; r++)
+            TD_UNROLL
+        for (int u = 0; u < columns; u++) p[r][u] = vf_zero();
+        for (int k = 0; k < sub; k++) {
+            vf code[FLOAT_COLUMNS];
+            TD_UNROLL
+            for (int u = 0; u < columns; u++)
+                code[u] = vf_load((const float *)(const void *)(panel + (size_t)u * block_bytes) + N * (2 + k));
+            TD_UNROLL
+            for (int r = 0; r < rows; r++)
+                TD_UNROLL
+            for (int u = 0; u < columns; u++)
+                p[r][u] = vf_fma(vf_set1(a.values[r * value_stride + k]), code[u], p[r][u]);
+        }
+        TD_UNROLL
+        for (int r = 0; r < rows; r++)
+            TD_UNROLL
+        for (int u = 0; u < columns; u++) {
+            const float *params = (const float *)(const void *)(panel + (size_t)u * block_bytes);
+            float *f = out + (r * columns + u) * N;
+            vf sum = vf_fma(p[r][u], vf_load(params), vf_load(f));
+            if (minima) sum = vf_fma(vf_load(params + N), vf_set1(a.sums[r * n_sub + b]), sum);
+            vf_store(f, sum);
+        }
+    }
+}
+
+/* --- one function per combination of forms, listed once and found in tables --- */
+
+#define BITS(bits) ((bits) / 4) /* 2, 4, 8: index 0, 1, 2 */
+#define SUB(sub) ((sub) / 32)   /* 16, 32: index 0, 1 */
+
+/* X(arguments..., bits, sub, flag) for all of them */
+#define EACH_FLAG(X, a, bits, sub) X(a, bits, sub, 0) X(a, bits, sub, 1)
+#define EACH_SUB(X, a, bits) EACH_FLAG(X, a, bits, 16) EACH_FLAG(X, a, bits, 32)
+#define EACH_BITS(X, a) EACH_SUB(X, a, 2) EACH_SUB(X, a, 4) EACH_SUB(X, a, 8)
+
+/* INT8, one row: X(scale, minimum form, bits, sub, minimum) */
+#define COLUMN_FORMS_OF(X, bits, sub)                                                                                  \
+    X(bits, sub, F16, NONE) X(bits, sub, F16, F16) X(bits, sub, F16, F32)                                              \
+    X(bits, sub, F32, NONE) X(bits, sub, F32, F16) X(bits, sub, F32, F32)
+#define COLUMN_FORMS(X)                                                                                                \
+    COLUMN_FORMS_OF(X, 2, 16) COLUMN_FORMS_OF(X, 4, 16) COLUMN_FORMS_OF(X, 8, 16)                                      \
+    COLUMN_FORMS_OF(X, 2, 32) COLUMN_FORMS_OF(X, 4, 32) COLUMN_FORMS_OF(X, 8, 32)
+#define DEFINE(bits, sub, scale, minimum)                                                                              \
+    static void column_##bits##_##sub##_##scale##_##minimum(const uint8_t *tile, int64_t n_tiles, row_view a,          \
+                                                            float *out)                                                \
+    {                                                                                                                  \
+        column_int8(tile, n_tiles, a, out, bits, sub, TD_QPARAM_##scale, TD_QPARAM_##minimum);                         \
+    }
+COLUMN_FORMS(DEFINE)
+#undef DEFINE
+#define ROW(bits, sub, scale, minimum)                                                                                 \
+    [BITS(bits)][SUB(sub)][TD_QPARAM_##scale - 1][TD_QPARAM_##minimum] = column_##bits##_##sub##_##scale##_##minimum,
+static void (*const columns_int8[3][2][2][3])(const uint8_t *, int64_t, row_view, float *) = {COLUMN_FORMS(ROW)};
+#undef ROW
+
+/* FLOAT, one row: flag says whether there are minima */
+#define DEFINE(a, bits, sub, minima)                                                                                   \
+    static void column_float_##bits##_##sub##_##minima(const td_qlayout *l, const uint8_t *tile, row_view row,         \
+                                                       float *out)                                                     \
+    {                                                                                                                  \
+        column_float(l, tile, row, out, bits, sub, minima);                                                            \
+    }
+EACH_BITS(DEFINE, 0)
+#undef DEFINE
+#define ROW(a, bits, sub, minima) [BITS(bits)][SUB(sub)][minima] = column_float_##bits##_##sub##_##minima,
+static void (*const columns_float[3][2][2])(const td_qlayout *, const uint8_t *, row_view, float *) = {EACH_BITS(ROW, 0)};
+#undef ROW
+
+/* Unpacking: flag is 0 for bytes, 1 for fp32 */
+#define DEFINE(a, bits, sub, is_float)                                                                                 \
+    static void unpack_##bits##_##sub##_##is_float(const td_qlayout *l, const uint8_t *column, int valid,              \
+                                                   uint8_t *panel)                                                     \
+    {                                                                                                                  \
+        unpack_columns(l, column, valid, panel, is_float ? FLOAT_COLUMNS : INT8_COLUMNS, bits, sub, is_float);         \
+    }
+EACH_BITS(DEFINE, 0)
+#undef DEFINE
+#define ROW(a, bits, sub, is_float) [BITS(bits)][SUB(sub)][is_float] = unpack_##bits##_##sub##_##is_float,
+static void (*const unpacks[3][2][2])(const td_qlayout *, const uint8_t *, int, uint8_t *) = {EACH_BITS(ROW, 0)};
+#undef ROW
+
+/* Panels: index 0, 1, 2 is the full number of rows, 2, 1. FLOAT panels hold fp32 whatever the bits were. */
+typedef void panel_fn(const uint8_t *panel, const td_qact *act, row_view row, float *out);
+#define DEFINE(rows, bits, sub, minima)                                                                                \
+    static void panel_##rows##_##bits##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,       \
+                                                         float *out)                                                   \
+    {                                                                                                                  \
+        panel_int8(panel, act, row, out, rows, INT8_COLUMNS, bits, sub, minima);                                       \
+    }
+EACH_BITS(DEFINE, 4) EACH_BITS(DEFINE, 2) EACH_BITS(DEFINE, 1)
+#undef DEFINE
+#define ROW(a, bits, sub, minima)                                                                                      \
+    [BITS(bits)][SUB(sub)][minima] = {panel_4_##bits##_##sub##_##minima, panel_2_##bits##_##sub##_##minima,            \
+                                      panel_1_##bits##_##sub##_##minima},
+static panel_fn *const panels_int8[3][2][2][3] = {EACH_BITS(ROW, 0)};
+#undef ROW
+#define DEFINE(rows, a, sub, minima)                                                                                   \
+    static void panel_float_##rows##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,          \
+                                                      float *out)                                                      \
+    {                                                                                                                  \
+        panel_float(panel, act, row, out, rows, FLOAT_COLUMNS, sub, minima);                                           \
+    }
+EACH_SUB(DEFINE, 6, ) EACH_SUB(DEFINE, 2, ) EACH_SUB(DEFINE, 1, )
+#undef DEFINE
+#define ROW(a, b, sub, minima)                                                                                         \
+    [SUB(sub)][minima] = {panel_float_6_##sub##_##minima, panel_float_2_##sub##_##minima, panel_float_1_##sub##_##minima},
+static panel_fn *const panels_float[2][2][3] = {EACH_SUB(ROW, , )};
+#undef ROW
+
+/* --- driving them --- */
+
+static void run_columns(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
+{
+    const td_qlayout *l = &p->weights->layout;
+    const int64_t n_tiles = td_qlayout_tiles_k(l);
+    const bool is_float = p->job->act->mode == TD_QMODE_FLOAT, minima = l->minimum != TD_QPARAM_NONE;
+    for (int64_t n = n0; n < n1; n += N) {
+        const uint8_t *column = p->weights->data + (size_t)(n / N) * td_qlayout_column_bytes(l);
+        for (int64_t row = m0; row < m1; row++) {
+            float out[N];
+            row_view a = view_row(p->job->act, row);
+            if (is_float)
+                columns_float[BITS(l->bits)][SUB(l->sub)][minima](l, column, a, out);
+            else
+                columns_int8[BITS(l->bits)][SUB(l->sub)][l->scale - 1][l->minimum](column, n_tiles, a, out);
+            finish(p, row, n, out);
+        }
+    }
+}
+
+static void run_panels(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel)
+{
+    const td_qact *act = p->job->act;
+    const td_qlayout *l = &p->weights->layout;
+    const bool is_float = act->mode == TD_QMODE_FLOAT, minima = l->minimum != TD_QPARAM_NONE;
+    const int columns = is_float ? FLOAT_COLUMNS : INT8_COLUMNS, most_rows = is_float ? FLOAT_ROWS : INT8_ROWS;
+    panel_fn *const *fns = is_float ? panels_float[SUB(l->sub)][minima] : panels_int8[BITS(l->bits)][SUB(l->sub)][minima];
+    for (int64_t n = n0; n < n1; n += columns * N) {
+        int valid = (int)TD_MIN((n1 - n + N - 1) / N, columns);
+        const uint8_t *column = p->weights->data + (size_t)(n / N) * td_qlayout_column_bytes(l);
+        unpacks[BITS(l->bits)][SUB(l->sub)][is_float](l, column, valid, panel);
+        for (int64_t row = m0, rows; row < m1; row += rows) {
+            float out[FLOAT_ROWS * TD_MAX(FLOAT_COLUMNS, INT8_COLUMNS) * N];
+            rows = m1 - row >= most_rows ? most_rows : m1 - row >= 2 ? 2 : 1;
+            fns[rows == most_rows ? 0 : rows == 2 ? 1 : 2](panel, act, view_row(act, row), out);
+            for (int64_t r = 0; r < rows; r++)
+                for (int u = 0; u < valid; u++) finish(p, row + r, n + u * N, out + (r * columns + u) * N);
+        }
+    }
+}
+
+static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
+{
+    /* Unpacking a panel costs about as much as a row and a half of reading the tiles directly. */
+    enum { DIRECT_ROWS = 2 };
+    const bool direct = m1 - m0 <= DIRECT_ROWS, gated = job->epilogue == TD_QEPILOGUE_SWIGLU;
+    const pass first = {job, job->weights, job->bias, false}, second = {job, job->weights_up, job->bias_up, true};
+    /* Gate and up alternate in steps of a few columns: the gate's results wait in y, in cache. */
+    const int64_t step = gated ? N * (direct ? 1 : job->act->mode == TD_QMODE_FLOAT ? FLOAT_COLUMNS : INT8_COLUMNS) : n1 - n0;
+    for (int64_t n = n0; n < n1; n += step)
+        for (int i = 0; i <= gated; i++) {
+            const pass *p = i ? &second : &first;
+            if (direct)
+                run_columns(p, m0, m1, n, TD_MIN(n + step, n1));
+            else
+                run_panels(p, m0, m1, n, TD_MIN(n + step, n1), scratch);
+        }
+}
+
+static size_t scratch_bytes(int64_t k)
+{
+    size_t blocks = (size_t)TD_ROUND_UP(k, K) / 16;
+    size_t int8 = INT8_COLUMNS * panel_block_bytes(16, false), fp32 = FLOAT_COLUMNS * panel_block_bytes(16, true);
+    return TD_MAX(blocks * TD_MAX(int8, fp32), 64);
+}
+
+static void fill(const td_qact *act, int64_t m0, int64_t m1)
+{
+    for (int64_t row = m0; row < m1; row++) {
+        const float *source = act->source + row * act->source_stride;
+        for (int64_t block = 0; block < act->n_sub; block++) {
+            float part[32] = {0};
+            int64_t k0 = block * act->sub, n = TD_MIN(act->sub, act->k - k0), at = row * act->n_sub + block;
+            const float *values = source + k0;
+            if (n < act->sub) {
+                if (n > 0) memcpy(part, values, (size_t)n * sizeof(float));
+                values = part;
+            }
+            if (act->mode == TD_QMODE_INT8) {
+                act->scales[at] = fill_block(values, act->sub, act->codes + row * act->k_padded + k0, &act->neg_sums[at]);
+                act->sums[at] = act->scales[at] * (float)-act->neg_sums[at];
+            } else {
+                act->sums[at] = tree_sum(values, act->sub);
+                if (act->value_copy)
+                    memcpy(act->value_copy + row * act->k_padded + k0, values, (size_t)act->sub * sizeof(float));
+            }
+        }
+    }
+}
+
+const td_qmatmul_kernels VARIANT = {VARIANT_NAME, fill, run, scratch_bytes};
