@@ -50,15 +50,14 @@ bool td_glob(const char *pattern, const char *text) {
     return *pattern == '\0';
 }
 
-bool td_vec_grow_(void **items, size_t *capacity, size_t need, size_t item_bytes) {
+void *td_vec_grow_(void *items, size_t *capacity, size_t need, size_t item_bytes) {
     size_t grown = *capacity + *capacity / 2;
     if (grown < 8) grown = 8;
     if (grown < need) grown = need;
-    void *moved = td_realloc_array(*items, grown, item_bytes);
-    if (!moved) return false;
-    *items = moved;
+    void *moved = td_realloc_array(items, grown, item_bytes);
+    if (!moved) return items;
     *capacity = grown;
-    return true;
+    return moved;
 }
 
 void td_vec_free_(void *items) { td_free(items); }
@@ -67,9 +66,8 @@ bool td_buf_reserve(td_buf *buf, size_t more) {
     size_t need;
     if (!TD_ADD_OVERFLOWS(buf->n, more, &need) && !TD_ADD_OVERFLOWS(need, (size_t)1, &need)) {
         if (need <= buf->capacity) return true;
-        void *p = buf->p;
-        if (td_vec_grow_(&p, &buf->capacity, TD_MAX(need, 32), 1)) {
-            buf->p = p;
+        buf->p = td_vec_grow_(buf->p, &buf->capacity, TD_MAX(need, 32), 1);
+        if (need <= buf->capacity) {
             buf->p[buf->n] = '\0';
             return true;
         }

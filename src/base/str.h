@@ -53,9 +53,11 @@ static inline td_str td_buf_view(const td_buf *buf) { return (td_str){buf->p, bu
         type *items;                                                                                                   \
         size_t n, capacity;                                                                                            \
     }
-bool td_vec_grow_(void **items, size_t *capacity, size_t need, size_t item_bytes);
+/* Returns the items, moved and with *capacity raised, or as they were if there is no memory. */
+void *td_vec_grow_(void *items, size_t *capacity, size_t need, size_t item_bytes);
 #define td_vec_reserve(v, need)                                                                                        \
-    ((need) <= (v)->capacity || td_vec_grow_((void **)&(v)->items, &(v)->capacity, (need), sizeof *(v)->items))
+    ((need) <= (v)->capacity ||                                                                                        \
+     ((v)->items = td_vec_grow_((v)->items, &(v)->capacity, (need), sizeof *(v)->items), (need) <= (v)->capacity))
 #define td_vec_push(v, ...) (td_vec_reserve((v), (v)->n + 1) ? ((v)->items[(v)->n++] = (__VA_ARGS__), true) : false)
 void td_vec_free_(void *items);
 #define td_vec_free(v) (td_vec_free_((v)->items), (v)->items = NULL, (v)->n = (v)->capacity = 0)
