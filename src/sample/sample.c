@@ -1,0 +1,269 @@
+/* sample/sample.c - processors and the draw.
+ *
+ * Filters keep a set of candidates. top_k and top_p take the best ones off a heap, which costs no full sort of the vocabulary.
+ * Sums are in double, so that the result does not depend on the order of candidates by more than the last bit.
+ * Source: transformers 5, generation/logits_process.py (RepetitionPenalty, NoRepeatNGram, MinLength, Temperature, TopK, TopP,
+ * MinP LogitsWarper). */
+#include "sample/sample.h"
+
+#include "base/alloc.h"
+
+#include <math.h>
+#include <string.h>
+
+treadle_status td_sampler_init(td_sampler *sampler, size_t vocab, treadle_error *err)
+{
+    *sampler = (td_sampler){.vocab = vocab};
+    sampler->scores = td_alloc_array(vocab, sizeof *sampler->scores);
+    sampler->candidates = td_alloc_array(vocab, sizeof *sampler->candidates);
+    sampler->seen = td_alloc_zero(vocab, sizeof *sampler->seen);
+    if (sampler->scores && sampler->candidates && sampler->seen) return TREADLE_OK;
+    td_sampler_free(sampler);
+    return td_fail_memory(err, "a sampler", vocab * 16);
+}
+
+void td_sampler_free(td_sampler *sampler)
+{
+    td_free(sampler->scores);
+    td_free(sampler->candidates);
+    td_free(sampler->seen);
+    *sampler = (td_sampler){0};
+}
+
+const char *td_sample_params_fault(const td_sample_params *p)
+{
+    if (!(p->temperature >= 0 && p->temperature <= 1e6)) return "expected a temperature from 0 to 1e6";
+    if (p->top_k < 0) return "expected a top_k of at least 0";
+    if (!(p->top_p >= 0 && p->top_p <= 1)) return "expected a top_p from 0 to 1";
+    if (!(p->min_p >= 0 && p->min_p <= 1)) return "expected a min_p from 0 to 1";
+    if (!(p->repetition_penalty > 0 && p->repetition_penalty <= 1e30)) return "expected a repetition_penalty above 0";
+    if (p->no_repeat_ngram_size < 0) return "expected a no_repeat_ngram_size of at least 0";
+    if (p->min_length < 0) return "expected a min_length of at least 0";
+    return NULL;
+}
+
+int64_t td_argmax(const float *values, size_t n)
+{
+    /* Sixteen running maxima let the compiler use vectors; a comparison with NaN is false, so NaN never gets in. */
+    enum { LANES = 16 };
+    float best[LANES];
+    for (size_t k = 0; k < LANES; k++) best[k] = -INFINITY;
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t k = 0; k < LANES; k++) best[k] = values[i + k] > best[k] ? values[i + k] : best[k];
+    for (; i < n; i++) best[0] = values[i] > best[0] ? values[i] : best[0];
+    float max = best[0];
+    for (size_t k = 1; k < LANES; k++) max = best[k] > max ? best[k] : max;
+    if (max == -INFINITY) return -1;
+    for (i = 0; i < n; i++)
+        if (values[i] == max) return (int64_t)i;
+    return -1;
+}
+
+/* --- processors over scores[vocab] */
+
+static void penalise_repetition(td_sampler *s, float penalty, const int32_t *sequence, size_t n)
+{
+    if (++s->stamp == 0) { /* wrapped: old stamps would look new */
+        memset(s->seen, 0, s->vocab * sizeof *s->seen);
+        s->stamp = 1;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t id = (size_t)sequence[i];
+        if (sequence[i] < 0 || id >= s->vocab || s->seen[id] == s->stamp) continue;
+        s->seen[id] = s->stamp;
+        s->scores[id] = s->scores[id] < 0 ? s->scores[id] * penalty : s->scores[id] / penalty;
+    }
+}
+
+static void ban_repeated_ngrams(td_sampler *s, size_t size, const int32_t *sequence, size_t n)
+{
+    if (n + 1 < size) return;
+    const int32_t *prefix = sequence + (n + 1 - size); /* the last size - 1 tokens */
+    for (size_t i = 0; i + size <= n; i++) {
+        int32_t next = sequence[i + size - 1];
+        if (memcmp(sequence + i, prefix, (size - 1) * sizeof *sequence) == 0 && next >= 0 && (size_t)next < s->vocab)
+            s->scores[next] = -INFINITY;
+    }
+}
+
+/* The processors that also bind greedy choice. Returns false if none of them does anything. */
+static bool has_penalties(const td_sample_params *p, size_t n)
+{
+    return p->repetition_penalty != 1 || p->no_repeat_ngram_size > 0 || (p->min_length > 0 && (uint64_t)p->min_length > n);
+}
+
+static void penalise(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence, size_t n)
+{
+    memcpy(s->scores, logits, s->vocab * sizeof *s->scores);
+    if (p->repetition_penalty != 1) penalise_repetition(s, (float)p->repetition_penalty, sequence, n);
+    if (p->no_repeat_ngram_size > 0 && (uint64_t)p->no_repeat_ngram_size <= n + 1)
+        ban_repeated_ngrams(s, (size_t)p->no_repeat_ngram_size, sequence, n);
+    if (p->min_length > 0 && (uint64_t)p->min_length > n)
+        for (size_t i = 0; i < p->n_eos; i++)
+            if (p->eos[i] >= 0 && (size_t)p->eos[i] < s->vocab) s->scores[p->eos[i]] = -INFINITY;
+}
+
+/* --- candidates: a heap with the best at 0; what was taken off stands behind it, the best last */
+
+static bool better(td_candidate a, td_candidate b)
+{
+    return a.score > b.score || (a.score == b.score && a.id < b.id);
+}
+
+static void sift_down(td_candidate *heap, size_t n, size_t i)
+{
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= n) return;
+        if (child + 1 < n && better(heap[child + 1], heap[child])) child++;
+        if (!better(heap[child], heap[i])) return;
+        td_candidate t = heap[i];
+        heap[i] = heap[child];
+        heap[child] = t;
+        i = child;
+    }
+}
+
+static void make_heap(td_candidate *heap, size_t n)
+{
+    for (size_t i = n / 2; i-- > 0;) sift_down(heap, n, i);
+}
+
+static void take_best(td_candidate *heap, size_t *n)
+{
+    td_candidate best = heap[0];
+    heap[0] = heap[--*n];
+    heap[*n] = best;
+    sift_down(heap, *n, 0);
+}
+
+static double weight(float score, float max)
+{
+    return exp((double)score - (double)max);
+}
+
+/* The candidates that stay: *first[*n], in any order. max is the best score. */
+typedef struct kept_set {
+    td_candidate *first;
+    size_t n;
+    float max;
+} kept_set;
+
+/* Takes the k best and those equal to the k-th off the heap. */
+static kept_set keep_top_k(td_candidate *heap, size_t n, size_t k, float max)
+{
+    size_t left = n;
+    make_heap(heap, left);
+    for (size_t i = 0; i < k && left > 0; i++) take_best(heap, &left);
+    while (left > 0 && heap[0].score == heap[left].score) take_best(heap, &left);
+    return (kept_set){heap + left, n - left, max};
+}
+
+/* The smallest set of best ones whose mass reaches p; one at least. `sorted`: the best is last, as after keep_top_k. */
+static kept_set keep_top_p(kept_set set, double p, bool sorted, size_t vocab)
+{
+    double total = 0, above = 0;
+    for (size_t i = 0; i < set.n; i++) total += weight(set.first[i].score, set.max);
+    if (sorted) {
+        size_t n = 0;
+        do above += weight(set.first[set.n - 1 - n++].score, set.max) / total;
+        while (n < set.n && above < p);
+        return (kept_set){set.first + (set.n - n), n, set.max};
+    }
+    /* Tokens below (1 - p) / vocab together weigh less than 1 - p, so none of them can stay: the heap is small. */
+    double floor_weight = (1 - p) / (double)vocab * total;
+    size_t n = 0;
+    for (size_t i = 0; i < set.n; i++)
+        if (weight(set.first[i].score, set.max) >= floor_weight) set.first[n++] = set.first[i];
+    size_t left = n;
+    make_heap(set.first, left);
+    do {
+        take_best(set.first, &left);
+        above += weight(set.first[left].score, set.max) / total;
+    } while (left > 0 && above < p);
+    return (kept_set){set.first + left, n - left, set.max};
+}
+
+static kept_set keep_min_p(kept_set set, double min_p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < set.n; i++) /* the best one has weight 1 */
+        if (weight(set.first[i].score, set.max) >= min_p) set.first[n++] = set.first[i];
+    set.n = n;
+    return set;
+}
+
+/* Runs all processors. n = 0: nothing has a probability. */
+static kept_set process(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence, size_t n)
+{
+    penalise(s, p, logits, sequence, n);
+    float scale = p->temperature > 0 ? (float)p->temperature : 1.0f;
+    float max = -INFINITY;
+    size_t count = 0;
+    for (size_t i = 0; i < s->vocab; i++) {
+        float score = s->scores[i] / scale;
+        if (!(score > -INFINITY)) continue; /* banned, or NaN */
+        if (score > max) max = score;
+        s->candidates[count++] = (td_candidate){score, (int32_t)i};
+    }
+    kept_set set = {s->candidates, count, max};
+    if (!count || max == INFINITY) return (kept_set){s->candidates, 0, max};
+    bool cut = p->top_k > 0 && (uint64_t)p->top_k < count;
+    if (cut) set = keep_top_k(set.first, set.n, (size_t)p->top_k, max);
+    if (p->top_p < 1) set = keep_top_p(set, p->top_p, cut, s->vocab);
+    if (p->min_p > 0) set = keep_min_p(set, p->min_p);
+    return set;
+}
+
+static treadle_status no_candidate(treadle_error *err)
+{
+    return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN, infinite or forbidden");
+}
+
+treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence,
+                                 size_t n, td_rng *rng, int32_t *out, treadle_error *err)
+{
+    if (!p->do_sample || p->temperature == 0 || p->top_k == 1) {
+        const float *scores = logits;
+        if (has_penalties(p, n)) {
+            penalise(s, p, logits, sequence, n);
+            scores = s->scores;
+        }
+        int64_t best = td_argmax(scores, s->vocab);
+        if (best < 0) return no_candidate(err);
+        *out = (int32_t)best;
+        return TREADLE_OK;
+    }
+    kept_set set = process(s, p, logits, sequence, n);
+    if (!set.n) return no_candidate(err);
+    double total = 0;
+    for (size_t i = 0; i < set.n; i++) total += weight(set.first[i].score, set.max);
+    double left = td_rng_double(rng) * total;
+    size_t i = 0;
+    for (; i + 1 < set.n; i++) {
+        left -= weight(set.first[i].score, set.max);
+        if (left < 0) break;
+    }
+    *out = set.first[i].id;
+    return TREADLE_OK;
+}
+
+treadle_status td_sampler_distribution(td_sampler *s, const td_sample_params *p, const float *logits,
+                                       const int32_t *sequence, size_t n, float *probabilities, int64_t *out_kept,
+                                       treadle_error *err)
+{
+    kept_set set = process(s, p, logits, sequence, n);
+    if (!set.n) return no_candidate(err);
+    double total = 0;
+    for (size_t i = 0; i < set.n; i++) total += weight(set.first[i].score, set.max);
+    for (size_t i = 0; i < s->vocab; i++) probabilities[i] = 0;
+    int64_t kept = 0;
+    for (size_t i = 0; i < set.n; i++) {
+        float probability = (float)(weight(set.first[i].score, set.max) / total);
+        probabilities[set.first[i].id] = probability;
+        if (probability > 0) kept++;
+    }
+    *out_kept = kept;
+    return TREADLE_OK;
+}
