@@ -26,6 +26,9 @@
 #else
 #define TD_UNROLL _Pragma("GCC unroll 32")
 #endif
+#if defined(__x86_64__)
+#define TD_PIN_SIMD(v) __asm__("" : "+x"(v)) /* v is computed here: no reassociation of sums across this point */
+#endif
 #else
 #error "treadle needs gcc or clang"
 #endif
