@@ -13,6 +13,7 @@
 #ifndef TD_LIGHT_OP_H
 #define TD_LIGHT_OP_H
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/pool.h"
 #include "light/light.h"
@@ -24,10 +25,16 @@ typedef struct td_run td_run;
 
 enum {
     TD_OP_VIEW = 1 << 0,      /* output 0 may share input 0's memory: run calls td_run_view or td_run_alloc */
-    TD_OP_INPLACE = 1 << 1,   /* output 0 may be computed over any input of the same byte size that dies here (elementwise) */
+    TD_OP_INPLACE = 1 << 1,   /* output 0 may be computed over any input that dies here and has as many elements of the same
+                                 size (elementwise) */
     TD_OP_ANY_STRIDE = 1 << 2, /* all inputs may be strided, and output 0 too; else see strided_inputs */
     TD_OP_IMPURE = 1 << 3,    /* random, or otherwise not to be folded or merged */
-    TD_OP_VALUES = 1 << 4,    /* takes or gives sequences or optionals: uses the td_value form of inputs and outputs */
+    TD_OP_VALUES = 1 << 4,    /* takes or gives sequences or optionals: uses the td_value form of inputs and outputs.
+                                 Its run makes all its outputs: tensors by td_run_alloc or td_run_view (input 0 only, with
+                                 TD_OP_VIEW too) or as values that own what they hold (buffer, sequence): the engine
+                                 releases these */
+    TD_OP_EXTENDS = 1 << 5,   /* outputs may lie in the memory of an input with equal data and strides (a KV cache that
+                                 grows): run recognises that and leaves the input's part as it is */
 };
 
 typedef struct td_op_impl {
@@ -35,7 +42,7 @@ typedef struct td_op_impl {
     treadle_status (*prepare)(td_prepare *p); /* may be NULL */
     treadle_status (*infer)(td_infer *in);
     treadle_status (*run)(td_run *r);
-    void (*release)(void *state); /* may be NULL: state is in the session's arena */
+    void (*release)(void *state); /* may be NULL: state is in the session's arena. Called after a failed prepare too */
     uint32_t flags;
     uint32_t strided_inputs;  /* bit i: input i may be strided; all others are made dense before run */
     uint32_t strided_outputs; /* bit i: output i may be strided (bound KV caches) */
@@ -62,7 +69,8 @@ struct td_prepare {
     td_arena *arena;      /* the session's: lives as long as the node */
     treadle_error *err;   /* pass it to td_fail */
     const td_node *node;
-    void *build;          /* private to light/build.c */
+    void *build;          /* private to light/prepare.c */
+    bool analysis;        /* only infer will be called on this state: work that is for run (packing, tables) may be left out */
 };
 
 bool td_has_input(const td_prepare *p, size_t i);          /* present and not the empty name */
@@ -88,7 +96,8 @@ treadle_status td_unsupported(const td_prepare *p, const char *format, ...) TD_P
 treadle_status td_bad_node(const td_prepare *p, const char *format, ...) TD_PRINTF(2, 3);
 
 /* Memory for packed weights: from the session's packed-weights cache, in execution order. If *out_ready is true the bytes are
- * already there (cache hit), else the op fills them. 64-byte aligned. `what`: content key parts (op, layout version). */
+ * already there (cache hit; or p->analysis, then nobody will read them), else the op fills them. 64-byte aligned.
+ * `what`: content key parts (op, layout version). */
 treadle_status td_prepare_packed(td_prepare *p, const char *what, size_t bytes, void **out, bool *out_ready);
 
 /* --- infer */
@@ -129,10 +138,13 @@ struct td_run {
 
 /* Memory for output i of this shape (data-dependent outputs, views that must copy). */
 treadle_status td_run_alloc(td_run *r, size_t i, td_dtype dtype, const td_shape *shape);
-/* Output i is a view of input j's memory (same buffer, new shape and strides). If the output is bound elsewhere it is copied. */
+/* Output i is a view of input j's memory (same buffer, new shape and strides). Copies where sharing is not possible: without
+ * TD_OP_VIEW, or when j is not 0. */
 treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view);
 /* 64-byte aligned scratch until the end of this node's run; several calls give disjoint memory; NULL and err set: out of memory. */
 void *td_run_scratch(td_run *r, size_t bytes);
+/* Memory until the next run of the context, for what outputs point to (the bytes of strings). NULL and err set: none. */
+void *td_run_keep(td_run *r, size_t bytes);
 treadle_status td_run_fail(td_run *r, const char *format, ...) TD_PRINTF(2, 3); /* TREADLE_RUN, names the node */
 
 #endif

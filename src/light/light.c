@@ -1,0 +1,188 @@
+/* light/light.c - opening and closing: model -> graph -> resolved -> rewritten -> prepared; ports. */
+#include "light/light.h"
+
+#include "base/alloc.h"
+#include "light/pass.h"
+
+static td_onnx_type_kind port_kind(const td_ir_value *v)
+{
+    return v->type.kind == TD_VALUE_SEQUENCE ? TD_ONNX_TYPE_SEQUENCE : TD_ONNX_TYPE_TENSOR;
+}
+
+static void port_shape(const td_graph *g, td_light_port *port, const td_shape *shape)
+{
+    port->shape = *shape;
+    for (int d = 0; d < shape->rank; d++)
+        if (TD_DIM_IS_SYMBOL(shape->dims[d])) port->dim_names[d] = g->symbol_names.items[TD_DIM_SYMBOL_ID(shape->dims[d])];
+}
+
+/* Ports keep the names of the file: passes may have put another value in an output's place. */
+static treadle_status make_ports(td_light *l, treadle_error *err)
+{
+    const td_graph *g = &l->graph;
+    const td_onnx_graph *og = &l->model->graph;
+    l->inputs = TD_ARENA_ARRAY(&l->arena, td_light_port, g->n_inputs);
+    l->outputs = TD_ARENA_ARRAY(&l->arena, td_light_port, g->n_outputs);
+    l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, g->n_outputs);
+    if (!l->inputs || !l->outputs || !l->can_pick) return td_fail_memory(err, "the ports", 0);
+    for (size_t i = 0, k = 0; i < og->n_inputs && k < g->n_inputs; i++) {
+        const td_ir_value *v = td_graph_value(g, g->inputs[k]);
+        if (!td_str_equal(v->name, og->inputs[i].name)) continue; /* an initializer listed as input, before IR 4 */
+        td_light_port *port = &l->inputs[k++];
+        port->name = v->name;
+        port->kind = port_kind(v);
+        port->dtype = v->type.tensor.dtype;
+        port->optional = v->fallback || v->may_be_absent;
+        port->props = og->inputs[i].props;
+        port->n_props = og->inputs[i].n_props;
+        port_shape(g, port, &v->type.tensor.shape);
+    }
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        const td_ir_value *v = td_graph_value(g, g->outputs[i]);
+        td_light_port *port = &l->outputs[i];
+        port->name = og->outputs[i].name;
+        port->kind = port_kind(v);
+        port->dtype = v->type.tensor.dtype;
+        port->optional = v->may_be_absent;
+        port->props = og->outputs[i].props;
+        port->n_props = og->outputs[i].n_props;
+        port_shape(g, port, &v->type.tensor.shape);
+    }
+    return TREADLE_OK;
+}
+
+/* Where inference knows less than the author wrote down, the ports say what the author wrote. */
+static treadle_status declare_outputs(td_light *l, treadle_error *err)
+{
+    for (size_t i = 0; i < l->graph.n_outputs; i++) {
+        const td_onnx_type *declared = &l->model->graph.outputs[i].type;
+        td_light_port *port = &l->outputs[i];
+        if (declared->kind == TD_ONNX_TYPE_OPTIONAL && declared->elem) {
+            port->optional = true;
+            declared = declared->elem;
+        }
+        if (declared->kind != TD_ONNX_TYPE_TENSOR || port->kind != TD_ONNX_TYPE_TENSOR) continue;
+        if (port->dtype == TD_UNDEFINED) port->dtype = declared->dtype;
+        if (port->dtype != declared->dtype && declared->dtype != TD_UNDEFINED)
+            return td_fail(err, TREADLE_FORMAT, "graph output \"%.*s\" is declared %s but its node makes %s",
+                           TD_STR_ARGS(port->name), td_dtype_name(declared->dtype), td_dtype_name(port->dtype));
+        if (!declared->has_shape || (port->shape.rank >= 0 && port->shape.rank != declared->rank) ||
+            declared->rank > TD_MAX_RANK)
+            continue;
+        bool unknown_rank = port->shape.rank < 0;
+        port->shape.rank = declared->rank;
+        for (int d = 0; d < declared->rank; d++) {
+            if (!unknown_rank && port->shape.dims[d] != TD_DIM_UNKNOWN) continue;
+            const td_onnx_dim *dim = &declared->dims[d];
+            port->shape.dims[d] = dim->value >= 0 ? dim->value : TD_DIM_UNKNOWN;
+            if (dim->value < 0 && dim->param.n) {
+                port->shape.dims[d] = td_graph_symbol(&l->graph, dim->param);
+                port->dim_names[d] = dim->param;
+                if (port->shape.dims[d] == 0) return td_fail_memory(err, "a dimension's name", 0);
+            }
+        }
+    }
+    return TREADLE_OK;
+}
+
+/* Types are inferred on states that are thrown away, so that passes see them before any weight is packed. */
+static treadle_status analyse(td_light *l, treadle_error *err)
+{
+    td_arena scratch;
+    td_arena_init(&scratch);
+    td_resolver r = {.graph = &l->graph, .arena = &scratch, .mode = TD_RESOLVE_ANALYSE,
+                     .activations = l->options.activations};
+    treadle_status status;
+    TD_TRY_GOTO(td_resolve_graph(&r, err), cleanup);
+    TD_TRY_GOTO(td_resolve_report(&r, err), cleanup);
+    if (!l->options.no_passes) {
+        td_pass_ctx p = {.light = l, .graph = &l->graph, .resolver = &r, .err = err};
+        TD_TRY_GOTO(td_passes_run(&p), cleanup);
+    }
+cleanup:
+    td_resolve_release(&l->graph);
+    td_resolver_free(&r);
+    td_arena_free(&scratch);
+    return status;
+}
+
+static treadle_status finish(td_light *l, treadle_error *err)
+{
+    td_resolver r = {.graph = &l->graph, .arena = &l->arena, .mode = TD_RESOLVE_FINAL,
+                     .activations = l->options.activations, .packs = &l->packs};
+    treadle_status status;
+    TD_TRY_GOTO(td_resolve_graph(&r, err), cleanup);
+    status = td_resolve_report(&r, err);
+cleanup:
+    td_resolver_free(&r);
+    return status;
+}
+
+treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out,
+                                  treadle_error *err)
+{
+    treadle_status status = TREADLE_OK;
+    td_light *l = td_alloc_zero(1, sizeof *l);
+    if (!l) {
+        td_onnx_close(model);
+        return td_fail_memory(err, "a session", sizeof *l);
+    }
+    l->model = model;
+    if (options) l->options = *options;
+    td_arena_init(&l->arena);
+    l->graph.arena = &l->arena;
+    l->pool = td_pool_acquire(l->options.n_threads);
+    if (!l->pool) {
+        status = td_fail_memory(err, "the thread pool", 0);
+        goto cleanup;
+    }
+    TD_TRY_GOTO(td_graph_build(&l->graph, model, err), cleanup);
+    TD_TRY_GOTO(analyse(l, err), cleanup);
+    TD_TRY_GOTO(make_ports(l, err), cleanup);
+    TD_TRY_GOTO(declare_outputs(l, err), cleanup);
+    TD_TRY_GOTO(finish(l, err), cleanup);
+    l->options.skip_passes = l->options.pack_dir = NULL; /* the caller's; not needed any more */
+    *out = l;
+    return TREADLE_OK;
+cleanup:
+    if (model->path) td_error_file(err, model->path);
+    td_light_close(l);
+    return status;
+}
+
+treadle_status td_light_open(const char *path, const td_light_options *options, td_light **out, treadle_error *err)
+{
+    td_onnx_model *model;
+    TD_TRY(td_onnx_open(path, NULL, &model, err));
+    return td_light_open_take(model, options, out, err);
+}
+
+void td_light_close(td_light *l)
+{
+    if (!l) return;
+    td_resolve_release(&l->graph);
+    td_graph_free(&l->graph);
+    td_packs_free(&l->packs);
+    if (l->pool) td_pool_release(l->pool);
+    td_arena_free(&l->arena);
+    td_onnx_close(l->model);
+    td_free(l);
+}
+
+size_t td_light_n_inputs(const td_light *l) { return l->graph.n_inputs; }
+size_t td_light_n_outputs(const td_light *l) { return l->graph.n_outputs; }
+const td_light_port *td_light_input(const td_light *l, size_t i) { return i < l->graph.n_inputs ? &l->inputs[i] : NULL; }
+const td_light_port *td_light_output(const td_light *l, size_t i) { return i < l->graph.n_outputs ? &l->outputs[i] : NULL; }
+const td_onnx_model *td_light_model(const td_light *l) { return l->model; }
+
+static ptrdiff_t find_port(const td_light_port *ports, size_t n, td_str name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (td_str_equal(ports[i].name, name)) return (ptrdiff_t)i;
+    return -1;
+}
+
+ptrdiff_t td_light_find_input(const td_light *l, td_str name) { return find_port(l->inputs, l->graph.n_inputs, name); }
+ptrdiff_t td_light_find_output(const td_light *l, td_str name) { return find_port(l->outputs, l->graph.n_outputs, name); }
+
+bool td_light_can_pick_rows(const td_light *l, size_t output) { return output < l->graph.n_outputs && l->can_pick[output]; }

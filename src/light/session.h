@@ -1,0 +1,132 @@
+/* light/session.h - the opened graph (td_light) and its run state (td_light_ctx), inside. Private to light.
+ *
+ * td_light is immutable once open. A ctx holds one td_program per set of skipped outputs: the steps that are run for it,
+ * their operands as pointers into the ctx, who dies where, and the memory plan. */
+#ifndef TD_LIGHT_SESSION_H
+#define TD_LIGHT_SESSION_H
+
+#include "light/blocks.h"
+#include "light/ir.h"
+#include "light/packs.h"
+
+/* An output whose positions can be picked: its row gathers (pass/pick_rows.c) read what the ctx was told. */
+struct td_light {
+    td_onnx_model *model;
+    td_light_options options;
+    td_arena arena;        /* graph, states */
+    td_graph graph;
+    td_packs packs;
+    td_pool *pool;
+    td_light_port *inputs, *outputs;
+    bool *can_pick;        /* per output */
+    bool has_values;       /* some op takes or gives sequences or optionals */
+};
+
+enum { TD_STEP_VIEW = 1, TD_STEP_VALUES = 2, TD_STEP_ABSENT = 4, TD_STEP_INPLACE = 8, TD_STEP_DENSE = 16 };
+enum { TD_INPUT_DENSE = 1, TD_INPUT_DIES = 2 }; /* to be made dense; its memory may become the output's */
+
+typedef struct td_step {
+    const td_op_impl *impl;
+    const int32_t *out; /* value ids; TD_NO_VALUE: not wanted */
+    uint32_t n_out, n_in;
+    uint32_t flags, index;
+    td_infer infer;
+    td_run run;
+    const td_tensor **in_tensors; /* = run.in, writable */
+    const td_tensor **own_tensors; /* what in_tensors holds unless a dense copy stands in */
+    const int32_t *in;
+    const uint8_t *in_flags;
+    const int32_t *deaths; /* values whose own memory is free after this step */
+    uint32_t n_deaths;
+    uint32_t node;      /* index in the graph */
+    td_tensor *dense;   /* [n_in] with TD_STEP_DENSE: room for the copies' descriptions */
+} td_step;
+
+/* Planned memory. capacity 0: none. Values that were computed in place share the slot of the value they were computed
+ * over: `group` is the same. */
+typedef struct td_slot {
+    size_t offset, capacity;
+    int32_t group;
+    bool in_place; /* may be used only if the value is computed over another of its group */
+} td_slot;
+
+typedef struct td_program {
+    struct td_program *next;
+    td_arena arena;
+    bool *skip; /* [n_outputs] */
+    td_step *steps;
+    size_t n_steps;
+    int32_t *defined, *last;    /* per value: step that makes it (-1: none) and after which its memory is free */
+    td_slot *slots;             /* per value */
+    td_slot *scratch;           /* per step */
+    size_t *scratch_demand;     /* per step: bytes */
+    size_t slab_bytes;
+    uint64_t planned_for;       /* ctx->demand_version */
+    td_arena plan_arena;
+} td_program;
+
+/* Where a value's memory comes from in this run. */
+typedef struct td_place {
+    int32_t owner; /* value whose slot or block its data lie in; TD_NO_VALUE: others' memory */
+    void *block;   /* that it owns */
+} td_place;
+
+/* What earlier runs taught about a value. */
+typedef struct td_demand {
+    size_t bytes;
+    int32_t over;    /* value that it was computed over in place, or TD_NO_VALUE */
+    bool never_over; /* that did not last */
+} td_demand;
+
+typedef struct td_binding { /* of a graph output */
+    td_tensor to;      /* the caller's memory; data NULL: unbound. shape: capacity */
+    int32_t aliases;   /* graph input that it extends; NO_ALIAS, OVERLAPS */
+    bool direct;       /* written by its producer in this run */
+} td_binding;
+enum { TD_ALIAS_NONE = -1, TD_ALIAS_OVERLAPS = -2 };
+
+typedef struct td_extent {
+    uintptr_t begin, end;
+} td_extent;
+
+typedef struct td_pick {
+    int64_t *positions; /* [batch, n] */
+    size_t batch, n;
+    bool on;
+} td_pick;
+
+struct td_light_ctx {
+    const td_light *light;
+    td_arena arena;
+    td_value *values;     /* by id */
+    td_place *places;
+    td_demand *demands;
+    uint64_t demand_version;
+    int32_t *binding_of;  /* value id -> first output bound to it in this run, or -1 */
+    td_binding *bindings; /* per output */
+    td_extent *input_extents; /* per input: bytes that it spans in this run */
+    td_pick *picks;       /* per output */
+    uint64_t *node_ns;    /* profile of the last run, per node */
+    td_program *programs;
+    td_program *program;  /* of the current run */
+    td_step *step;
+    char *slab;
+    size_t slab_bytes;
+    td_blocks blocks;
+    size_t n_held;        /* blocks and references that values hold */
+    size_t scratch_used;  /* of the current step */
+    TD_VEC(void *) scratch_blocks; /* of the current step */
+    TD_VEC(void *) kept;  /* until the next run */
+};
+
+td_program *td_program_find(td_light_ctx *ctx, const bool *skip, treadle_error *err); /* NULL: err is set */
+void td_program_free(td_program *program);
+treadle_status td_program_plan(td_light_ctx *ctx, td_program *program, treadle_error *err); /* memplan.c */
+
+/* Gives output `k` of the current step memory for its dtype and shape (run_memory.c). */
+treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_error *err);
+void td_run_release_value(td_light_ctx *ctx, int32_t id); /* block, buffer, sequence */
+void *td_run_scratch_in(td_light_ctx *ctx, td_step *step, size_t bytes);
+void td_run_scratch_end(td_light_ctx *ctx, td_step *step);
+
+#endif
