@@ -107,9 +107,12 @@ TEST(nearest) {
     static const struct {
         const char *word, *nearest;
     } cases[] = {
-        {"alway", "always"},   {"promt", "prompt"},   {"pormpt", "prompt"}, {"autoregresive-decoder", "autoregressive-decoder"},
-        {"tokenss", "tokens"}, {"ONCE", "once"},      {"xyz", NULL},        {"", NULL},
-        {"decoder", "decode"}, {"Always", "always"},  {"o", NULL},          {"completely different", NULL},
+        {"alway", "always"},   {"promt", "prompt"},
+        {"pormpt", "prompt"},  {"autoregresive-decoder", "autoregressive-decoder"},
+        {"tokenss", "tokens"}, {"ONCE", "once"},
+        {"xyz", NULL},         {"", NULL},
+        {"decoder", "decode"}, {"Always", "always"},
+        {"o", NULL},           {"completely different", NULL},
     };
     for (size_t i = 0; i < TD_COUNT(cases); i++) {
         const char *found = td_nearest(cases[i].word, words, TD_COUNT(words));

@@ -338,7 +338,8 @@ TEST(inside_a_hugging_face_cache) {
 
     check_resolves(root, "model.onnx", temp("hub/models--org--name/blobs/aa11"));
     check_resolves(root, "onnx/model.onnx", temp("hub/models--org--name/blobs/aa11"));
-    check_resolves(sub, "model.onnx", temp("hub/models--org--name/blobs/aa11")); /* a folder of the snapshot is opened */
+    check_resolves(sub, "model.onnx",
+                   temp("hub/models--org--name/blobs/aa11")); /* a folder of the snapshot is opened */
     link_to("hub/models--org--name/snapshots/0123abcd", temp("hf_alias"));
     check_resolves(temp("hf_alias"), "model.onnx", temp("hub/models--org--name/blobs/aa11"));
     check_refused(root, TD_STR("secret"), TREADLE_CONFIG, "leads out");

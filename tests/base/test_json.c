@@ -93,10 +93,11 @@ TEST(strings_without_escapes_are_not_copied) {
 
 TEST(escapes) {
     td_arena arena = {0};
-    td_json *root = parse(&arena, "{\"k\\u0065y\\/\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\uDE00 and more \\u0000!\"}");
+    td_json *root = parse(
+        &arena, "{\"k\\u0065y\\/\": \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\uDE00 and more \\u0000!\"}");
     CHECK(td_str_is(root->first->key, "key/"));
-    CHECK(td_str_equal(root->first->string,
-                       TD_STR("\"\\/\b\f\n\r\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 and more \0!")));
+    CHECK(
+        td_str_equal(root->first->string, TD_STR("\"\\/\b\f\n\r\t\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80 and more \0!")));
     td_arena_free(&arena);
 }
 
@@ -326,7 +327,8 @@ TEST(depth) {
         td_buf_free(&text);
     }
     CHECK_OK(td_json_parse(TD_STR("7"), &(td_json_options){.max_depth = 1}, &arena, &root, &err), &err);
-    CHECK_STATUS(td_json_parse(TD_STR("[[]]"), &(td_json_options){.max_depth = 1}, &arena, &root, &err), TREADLE_LIMIT, NULL);
+    CHECK_STATUS(td_json_parse(TD_STR("[[]]"), &(td_json_options){.max_depth = 1}, &arena, &root, &err), TREADLE_LIMIT,
+                 NULL);
     CHECK_EQ_STR(err.pointer, "/0");
     td_buf text = {0}; /* far more than any stack holds, if somebody allows it */
     for (int i = 0; i < 300000; i++) td_buf_char(&text, '[');
@@ -350,7 +352,8 @@ TEST(nonfinite_on_request) {
     CHECK(td_json_at(root, 1)->as_double == INFINITY && td_json_at(root, 3)->as_double == INFINITY);
     CHECK(td_json_at(root, 2)->as_double == -INFINITY && td_json_at(root, 4)->as_double == -INFINITY);
     CHECK_EQ_INT(td_json_at(root, 5)->as_int, -1);
-    check_bad(&(bad_case){"[-Infinit]", 1, 2, "/0", "found '-Infinit'"}, 10, &(td_json_options){.allow_nonfinite = true});
+    check_bad(&(bad_case){"[-Infinit]", 1, 2, "/0", "found '-Infinit'"}, 10,
+              &(td_json_options){.allow_nonfinite = true});
     td_arena_free(&arena);
 }
 

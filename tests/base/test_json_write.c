@@ -42,8 +42,10 @@ TEST(indented) {
     td_buf out = {0};
     td_json_writer w = start(&out, 2);
     write_sample(&w);
-    CHECK_EQ_STR(out.p, "{\n  \"list\": [\n    -9223372036854775808,\n    0.5,\n    true,\n    false,\n    null,\n    [],\n    {}\n"
-                        "  ],\n  \"te\\\"xt\": \"x\"\n}");
+    CHECK_EQ_STR(
+        out.p,
+        "{\n  \"list\": [\n    -9223372036854775808,\n    0.5,\n    true,\n    false,\n    null,\n    [],\n    {}\n"
+        "  ],\n  \"te\\\"xt\": \"x\"\n}");
     td_buf_free(&out);
 }
 
@@ -82,7 +84,8 @@ TEST(doubles) {
 }
 
 TEST(tree_round_trip) {
-    const char *text = "{\"a\": [1, 2.0, 1.5e+300, {\"b\": {}, \"c\": [[], [null, true]]}, \"\\u0000\\n\"], \"\": false, \"d\": {\"e\": 1}}";
+    const char *text =
+        "{\"a\": [1, 2.0, 1.5e+300, {\"b\": {}, \"c\": [[], [null, true]]}, \"\\u0000\\n\"], \"\": false, \"d\": {\"e\": 1}}";
     td_arena arena = {0};
     td_json *root;
     treadle_error err;

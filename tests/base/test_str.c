@@ -33,10 +33,22 @@ TEST(glob) {
         const char *pattern, *text;
         bool matches;
     } cases[] = {
-        {"", "", true},          {"", "a", false},       {"*", "", true},          {"a*", "abc", true},
-        {"*c", "abc", true},     {"a*c", "abcbc", true}, {"a?c", "abc", true},     {"a?c", "ac", false},
-        {"*b*", "abc", true},    {"*d*", "abc", false},  {"**a**", "a", true},     {"a", "ab", false},
-        {"*.onnx", "x.on", false}, {"a*b*c", "aXbXbXc", true}, {"?", "", false},   {"*?", "a", true},
+        {"", "", true},
+        {"", "a", false},
+        {"*", "", true},
+        {"a*", "abc", true},
+        {"*c", "abc", true},
+        {"a*c", "abcbc", true},
+        {"a?c", "abc", true},
+        {"a?c", "ac", false},
+        {"*b*", "abc", true},
+        {"*d*", "abc", false},
+        {"**a**", "a", true},
+        {"a", "ab", false},
+        {"*.onnx", "x.on", false},
+        {"a*b*c", "aXbXbXc", true},
+        {"?", "", false},
+        {"*?", "a", true},
     };
     for (size_t i = 0; i < TD_COUNT(cases); i++) {
         if (td_glob(cases[i].pattern, cases[i].text) != cases[i].matches)

@@ -26,11 +26,11 @@ TEST(utf8_replaces_like_python) {
         {{"plain", 5}, "plain"},
         {{"\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80", 9}, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x98\x80"},
         {{"a\x80z", 3}, "a\xEF\xBF\xBDz"},
-        {{"\xC0\xAF", 2}, "\xEF\xBF\xBD\xEF\xBF\xBD"},                                  /* overlong */
-        {{"\xE0\x80\xAF", 3}, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* overlong */
-        {{"\xED\xA0\x80", 3}, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                  /* surrogate */
-        {{"\xF4\x90\x80\x80", 4}, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},  /* past U+10FFFF */
-        {{"\xE2\x82z", 3}, "\xEF\xBF\xBDz"},                                            /* maximal subpart */
+        {{"\xC0\xAF", 2}, "\xEF\xBF\xBD\xEF\xBF\xBD"},                                 /* overlong */
+        {{"\xE0\x80\xAF", 3}, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                 /* overlong */
+        {{"\xED\xA0\x80", 3}, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"},                 /* surrogate */
+        {{"\xF4\x90\x80\x80", 4}, "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"}, /* past U+10FFFF */
+        {{"\xE2\x82z", 3}, "\xEF\xBF\xBDz"},                                           /* maximal subpart */
         {{"\xF0\x9F\x98z", 4}, "\xEF\xBF\xBDz"},
         {{"\xF0\x9F\x98", 3}, "\xEF\xBF\xBD"},
         {{"\xE2\x82\xE2\x82\xAC", 5}, "\xEF\xBF\xBD\xE2\x82\xAC"},
@@ -71,9 +71,20 @@ TEST(utf8_incomplete) {
     static const struct {
         const char *text;
         size_t prefix;
-    } cases[] = {{"abc", 3},     {"ab\xC3", 2},         {"ab\xC3\xA9", 4},     {"a\xE2\x82", 1},    {"a\xF0\x9F\x98", 1},
-                 {"a\x80", 2},   {"a\x80\x80\x80\x80", 5}, {"a\xED\xA0", 3},   {"", 0},             {"\xF0", 0},
-                 {"a\xC0", 2},   {"a\xF0\x9F\x98\x80", 5}, {"\xF4\x90", 2},    {"\xE2\x82\xE2", 2}};
+    } cases[] = {{"abc", 3},
+                 {"ab\xC3", 2},
+                 {"ab\xC3\xA9", 4},
+                 {"a\xE2\x82", 1},
+                 {"a\xF0\x9F\x98", 1},
+                 {"a\x80", 2},
+                 {"a\x80\x80\x80\x80", 5},
+                 {"a\xED\xA0", 3},
+                 {"", 0},
+                 {"\xF0", 0},
+                 {"a\xC0", 2},
+                 {"a\xF0\x9F\x98\x80", 5},
+                 {"\xF4\x90", 2},
+                 {"\xE2\x82\xE2", 2}};
     for (size_t i = 0; i < TD_COUNT(cases); i++)
         CHECK_EQ_INT(td_utf8_complete_prefix(td_str_from(cases[i].text)), cases[i].prefix);
 }
@@ -95,13 +106,15 @@ TEST(doubles_are_read_exactly) {
     CHECK_EQ_MEM(&(double){read_double("2.2250738585072011e-308")}, &(double){2.2250738585072011e-308}, 8);
     CHECK_EQ_MEM(&(double){read_double("9007199254740993")}, &(double){9007199254740993.0}, 8);
     CHECK_EQ_MEM(&(double){read_double("1.7976931348623157e308")}, &(double){1.7976931348623157e308}, 8);
-    CHECK_EQ_MEM(&(double){read_double("123456789012345678901234567890")}, &(double){123456789012345678901234567890.0}, 8);
+    CHECK_EQ_MEM(&(double){read_double("123456789012345678901234567890")}, &(double){123456789012345678901234567890.0},
+                 8);
     CHECK_EQ_MEM(&(double){read_double("0.000000000000000000000000000001e30")}, &(double){1.0}, 8);
     CHECK_EQ_INT(read_double("1e-400") == 0, 1);
     CHECK_EQ_INT(read_double("0e999999999999999999999") == 0, 1);
     CHECK(isnan(read_double("1e400")));
     CHECK(isnan(read_double("1e99999999999999999999")));
-    const char *const not_numbers[] = {"", "-", ".", "e5", "1e", "1e+", "1x", " 1", "1 ", "0x10", "inf", "nan", "1.2.3", "--1"};
+    const char *const not_numbers[] = {"",   "-",  ".",    "e5",  "1e",  "1e+",   "1x",
+                                       " 1", "1 ", "0x10", "inf", "nan", "1.2.3", "--1"};
     for (size_t i = 0; i < TD_COUNT(not_numbers); i++) CHECK(isnan(read_double(not_numbers[i])));
     CHECK_NEAR(read_double("+5."), 5, 0);
     CHECK_NEAR(read_double(".5"), 0.5, 0);
@@ -143,9 +156,18 @@ TEST(doubles_are_short) {
     static const struct {
         double value;
         const char *text;
-    } cases[] = {{0.1, "0.1"}, {1, "1"}, {-2.5, "-2.5"}, {1e22, "1e+22"}, {1.0 / 3, "0.3333333333333333"},
-                 {0.1 + 0.2, "0.30000000000000004"}, {5e-324, "4.94065645841247e-324"}, {INFINITY, "inf"},
-                 {-INFINITY, "-inf"}, {NAN, "nan"}, {0, "0"}, {-0.0, "-0"}};
+    } cases[] = {{0.1, "0.1"},
+                 {1, "1"},
+                 {-2.5, "-2.5"},
+                 {1e22, "1e+22"},
+                 {1.0 / 3, "0.3333333333333333"},
+                 {0.1 + 0.2, "0.30000000000000004"},
+                 {5e-324, "4.94065645841247e-324"},
+                 {INFINITY, "inf"},
+                 {-INFINITY, "-inf"},
+                 {NAN, "nan"},
+                 {0, "0"},
+                 {-0.0, "-0"}};
     for (size_t i = 0; i < TD_COUNT(cases); i++) {
         char text[TD_DOUBLE_TEXT_BYTES];
         CHECK_EQ_INT(td_format_double(cases[i].value, text), strlen(cases[i].text));
@@ -173,7 +195,8 @@ TEST(integers) {
     CHECK(td_parse_int(TD_STR("+12"), &value) && value == 12);
     CHECK(td_parse_int(TD_STR("-0"), &value) && value == 0);
     value = 7;
-    const char *const bad[] = {"", "-", "+", "9223372036854775808", "-9223372036854775809", "1.0", " 1", "1 ", "0x1", "99999999999999999999"};
+    const char *const bad[] = {"",   "-",  "+",   "9223372036854775808", "-9223372036854775809", "1.0",
+                               " 1", "1 ", "0x1", "99999999999999999999"};
     for (size_t i = 0; i < TD_COUNT(bad); i++) CHECK(!td_parse_int(td_str_from(bad[i]), &value));
     CHECK_EQ_INT(value, 7);
 }
