@@ -23,8 +23,7 @@ static treadle_status make_ports(td_light *l, treadle_error *err)
     const td_onnx_graph *og = &l->model->graph;
     l->inputs = TD_ARENA_ARRAY(&l->arena, td_light_port, g->n_inputs);
     l->outputs = TD_ARENA_ARRAY(&l->arena, td_light_port, g->n_outputs);
-    l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, g->n_outputs);
-    if (!l->inputs || !l->outputs || !l->can_pick) return td_fail_memory(err, "the ports", 0);
+    if (!l->inputs || !l->outputs) return td_fail_memory(err, "the ports", 0);
     for (size_t i = 0, k = 0; i < og->n_inputs && k < g->n_inputs; i++) {
         const td_ir_value *v = td_graph_value(g, g->inputs[k]);
         if (!td_str_equal(v->name, og->inputs[i].name)) continue; /* an initializer listed as input, before IR 4 */
@@ -137,6 +136,11 @@ treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *
         goto cleanup;
     }
     TD_TRY_GOTO(td_graph_build(&l->graph, model, err), cleanup);
+    l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, l->graph.n_outputs);
+    if (!l->can_pick) {
+        status = td_fail_memory(err, "the outputs", l->graph.n_outputs);
+        goto cleanup;
+    }
     TD_TRY_GOTO(analyse(l, err), cleanup);
     TD_TRY_GOTO(make_ports(l, err), cleanup);
     TD_TRY_GOTO(declare_outputs(l, err), cleanup);

@@ -2,10 +2,12 @@
 #include "light/pass.h"
 
 static const td_pass passes[] = {
-    {NULL, NULL},
+#define TD_PASS(name, function) {#name, function},
+#include "light/pass.inc"
+#undef TD_PASS
 };
 
-size_t td_pass_count(void) { return TD_COUNT(passes) - 1; }
+size_t td_pass_count(void) { return TD_COUNT(passes); }
 const td_pass *td_pass_at(size_t index) { return index < td_pass_count() ? &passes[index] : NULL; }
 
 /* Whether `name` is in a comma-separated list. */

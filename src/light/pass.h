@@ -23,6 +23,10 @@ typedef struct td_pass {
     td_pass_fn *run;
 } td_pass;
 
+#define TD_PASS(name, function) td_pass_fn function;
+#include "light/pass.inc"
+#undef TD_PASS
+
 size_t td_pass_count(void);
 const td_pass *td_pass_at(size_t index); /* in the order in which they run */
 
