@@ -1,0 +1,26 @@
+/* text/vocab.h - token strings by id and ids by string: 20 bytes a token and its text. */
+#ifndef TD_TEXT_VOCAB_H
+#define TD_TEXT_VOCAB_H
+
+#include "base/arena.h"
+#include "base/error.h"
+
+typedef struct td_vocab {
+    td_arena *arena;  /* token text; not owned */
+    td_str *tokens;   /* [capacity]; .p NULL: no such id */
+    int32_t n_ids;    /* highest id + 1 */
+    int32_t capacity;
+    int32_t id_limit; /* ids must be below: a small file cannot ask for a large table */
+    uint32_t n;       /* distinct strings */
+    uint32_t *slots;  /* [n_slots] id + 1, by hash of the string; 0: free */
+    uint32_t n_slots; /* a power of two */
+} td_vocab;
+
+void td_vocab_init(td_vocab *vocab, td_arena *arena, int32_t id_limit);
+void td_vocab_free(td_vocab *vocab);
+/* A string that is there already gets the new id (the last one wins, as in a JSON object). */
+treadle_status td_vocab_add(td_vocab *vocab, td_str token, int64_t id, treadle_error *err);
+int32_t td_vocab_id(const td_vocab *vocab, td_str token); /* -1: none */
+td_str td_vocab_token(const td_vocab *vocab, int64_t id); /* .p NULL: none */
+
+#endif
