@@ -1,0 +1,96 @@
+/* tensor/value.c - see value.h. */
+#include "tensor/value.h"
+
+#include "base/alloc.h"
+
+td_sequence *td_sequence_new(size_t n)
+{
+    size_t bytes;
+
+    if (TD_MUL_OVERFLOWS(n, sizeof(td_value), &bytes) || TD_ADD_OVERFLOWS(bytes, sizeof(td_sequence), &bytes)) return NULL;
+    td_sequence *sequence = td_alloc_zero(1, bytes);
+    if (!sequence) return NULL;
+    sequence->refs = 1;
+    sequence->n = n;
+    return sequence;
+}
+
+td_sequence *td_sequence_retain(td_sequence *sequence)
+{
+    if (sequence) __atomic_add_fetch(&sequence->refs, 1, __ATOMIC_RELAXED);
+    return sequence;
+}
+
+void td_sequence_release(td_sequence *sequence)
+{
+    if (!sequence || __atomic_sub_fetch(&sequence->refs, 1, __ATOMIC_ACQ_REL) != 0) return;
+    for (size_t i = 0; i < sequence->n; i++) td_value_release(&sequence->items[i]);
+    td_free(sequence);
+}
+
+void td_value_release(td_value *value)
+{
+    if (value->kind == TD_VALUE_TENSOR) td_buffer_release(value->tensor.buffer);
+    if (value->kind == TD_VALUE_SEQUENCE) td_sequence_release(value->sequence);
+    *value = (td_value){0};
+}
+
+/* The bytes that the strings of a dense tensor point to move behind its elements, into a new buffer. */
+static bool own_strings(td_tensor *t, size_t bytes)
+{
+    int64_t n = td_tensor_count(t);
+    const td_str *from = t->data;
+    size_t text_bytes = 0;
+
+    for (int64_t i = 0; i < n; i++) text_bytes += from[i].n;
+    td_buffer *buffer = td_buffer_new(bytes + text_bytes);
+    if (!buffer) return false;
+    td_str *to = buffer->data;
+    char *at = (char *)buffer->data + bytes;
+    for (int64_t i = 0; i < n; i++) {
+        if (from[i].n) memcpy(at, from[i].p, from[i].n);
+        to[i] = (td_str){at, from[i].n};
+        at += from[i].n;
+    }
+    td_buffer_release(t->buffer);
+    t->buffer = buffer;
+    t->data = buffer->data;
+    return true;
+}
+
+static bool copy_tensor(td_tensor *to, const td_tensor *from)
+{
+    td_tensor copy;
+    size_t bytes;
+
+    if (!td_tensor_bytes(from, &bytes)) return false;
+    td_buffer *buffer = td_buffer_new(bytes);
+    if (!buffer) return false;
+    td_tensor_view(&copy, from->dtype, &from->shape, buffer->data);
+    copy.buffer = buffer;
+    td_tensor_copy(&copy, from);
+    if (copy.dtype == TD_STRING && !own_strings(&copy, bytes)) {
+        td_buffer_release(buffer);
+        return false;
+    }
+    *to = copy;
+    return true;
+}
+
+bool td_value_copy(td_value *to, const td_value *from)
+{
+    td_value copy = {.kind = from->kind};
+
+    if (from->kind == TD_VALUE_TENSOR && !copy_tensor(&copy.tensor, &from->tensor)) return false;
+    if (from->kind == TD_VALUE_SEQUENCE) {
+        copy.sequence = td_sequence_new(from->sequence->n);
+        if (!copy.sequence) return false;
+        for (size_t i = 0; i < from->sequence->n; i++) {
+            if (td_value_copy(&copy.sequence->items[i], &from->sequence->items[i])) continue;
+            td_sequence_release(copy.sequence);
+            return false;
+        }
+    }
+    *to = copy;
+    return true;
+}
