@@ -204,7 +204,25 @@ BINARY_OP(greater_or_equal, greater_or_equal_rows, TD_BOOL)
 BINARY_OP(bitwise_and, bit_and_rows, TD_UNDEFINED)
 BINARY_OP(bitwise_or, bit_or_rows, TD_UNDEFINED)
 BINARY_OP(bitwise_xor, bit_xor_rows, TD_UNDEFINED)
-BINARY_OP(prelu, prelu_rows, TD_UNDEFINED)
+
+/* Before opset 7 a slope of one value per channel belongs to dimension 1. */
+static treadle_status prelu_prepare(td_prepare *p)
+{
+    binary_state *s = p->state;
+    const td_shape *x = td_input_shape(p, 0);
+
+    TD_TRY(prepare_rows(p, prelu_rows, TD_COUNT(prelu_rows), TD_UNDEFINED));
+    if (p->opset < 7 && x && x->rank != 1) {
+        s->legacy = true;
+        s->axis = 1;
+    }
+    return TREADLE_OK;
+}
+const td_op_impl td_op_prelu = {.state_bytes = sizeof(binary_state),
+                                .prepare = prelu_prepare,
+                                .infer = binary_infer,
+                                .run = binary_run,
+                                .flags = TD_OP_INPLACE | TD_OP_ANY_STRIDE};
 
 static treadle_status bit_shift_prepare(td_prepare *p)
 {
