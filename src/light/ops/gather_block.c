@@ -1,7 +1,9 @@
-/* light/ops/gather_block.c - com.microsoft GatherBlockQuantized: Gather on a block-quantised table, then dequantisation.
- * Source: onnxruntime docs/ContribOperators.md. uint8 data hold 8 / bits codes a byte along the last axis. An index out of range gives
+/* light/ops/gather_block.c - Gather on a block-quantised table, then dequantisation: com.microsoft GatherBlockQuantized, and
+ * treadle's BlockAffineGather for source types with minima. Sources: onnxruntime docs/ContribOperators.md;
+ * compile/compile.h. uint8 data hold 8 / bits codes a byte along the last axis. An index out of range gives
  * zeros, as there. */
 #include "light/ops/move.h"
+#include "quant/pack.h"
 #include "tensor/half.h"
 
 #include <string.h>
@@ -164,3 +166,71 @@ static treadle_status block_run(td_run *r)
 
 const td_op_impl td_op_gather_block_quantized = {
     .state_bytes = sizeof(gather_block_state), .prepare = block_prepare, .infer = block_infer, .run = block_run};
+
+/* --- treadle::BlockAffineGather: rows of W[n, k] = code * scale + minimum, codes [N, blocks, block * bits / 8]. */
+typedef struct affine_state {
+    int bits;
+} affine_state;
+
+static treadle_status affine_prepare(td_prepare *p)
+{
+    affine_state *s = p->state;
+
+    s->bits = (int)td_attr_int(p, "bits");
+    if (s->bits != 2 && s->bits != 4 && s->bits != 8)
+        return td_unsupported(p, "bits = %d (2, 4 and 8 are supported)", s->bits);
+    return TREADLE_OK;
+}
+
+static treadle_status affine_source(td_infer *in, const affine_state *s, td_qsource *out)
+{
+    const td_shape *codes = &in->inputs[0]->tensor.shape;
+    td_shape per_block = {.rank = 2, .dims = {codes->dims[0], codes->dims[1]}};
+
+    *out = (td_qsource){.bits = s->bits,
+                        .block = codes->dims[2] * 8 / s->bits,
+                        .n = codes->dims[0],
+                        .k = codes->dims[1] * (codes->dims[2] * 8 / s->bits),
+                        .scale_type = TD_FLOAT,
+                        .zero_form = TD_QZERO_MINIMA,
+                        .zero_type = TD_FLOAT};
+    if (!td_shape_equal(&in->inputs[2]->tensor.shape, &per_block) || !td_shape_equal(&in->inputs[3]->tensor.shape, &per_block))
+        return td_infer_fail(in, "scales and minima must be [N, blocks] as codes are");
+    return td_qsource_sizes(out, NULL, NULL, NULL, in->err);
+}
+
+static treadle_status affine_infer(td_infer *in)
+{
+    const td_shape *codes = &in->inputs[0]->tensor.shape, *index = &in->inputs[1]->tensor.shape;
+    td_shape out = *index;
+    td_qsource source;
+
+    if (index->rank < 0 || !td_shape_known(codes)) return td_infer_unknown(in, 0, TD_FLOAT, index->rank < 0 ? -1 : index->rank + 1);
+    if (codes->rank != 3) return td_infer_fail(in, "codes of rank %d, expected [N, blocks, block]", codes->rank);
+    if (out.rank + 1 > TD_MAX_RANK) return td_infer_fail(in, "rank %d, at most %d is supported", out.rank + 1, TD_MAX_RANK);
+    TD_TRY(affine_source(in, in->state, &source));
+    out.dims[out.rank++] = source.k;
+    return td_infer_set(in, 0, TD_FLOAT, &out);
+}
+
+static treadle_status affine_run(td_run *r)
+{
+    td_infer in = {.inputs = r->in_values, .n_inputs = r->n_inputs, .err = r->err, .node = r->node};
+    td_qsource source;
+
+    TD_TRY(affine_source(&in, r->state, &source));
+    source.codes = r->in[0]->data;
+    source.scales = r->in[2]->data;
+    source.zeros = r->in[3]->data;
+    for (int64_t i = 0; i < td_tensor_count(r->in[1]); i++) {
+        int64_t at = index_at(r->in[1], i, source.n);
+        if (at < 0 || at >= source.n)
+            return td_run_fail(r, "index %lld is out of range for %lld rows", (long long)(at < 0 ? at - source.n : at),
+                               (long long)source.n);
+        td_qsource_row(&source, at, td_move_at(r->out[0], i * source.k));
+    }
+    return TREADLE_OK;
+}
+
+const td_op_impl td_op_block_affine_gather = {
+    .state_bytes = sizeof(affine_state), .prepare = affine_prepare, .infer = affine_infer, .run = affine_run};

@@ -113,3 +113,33 @@ static treadle_status nbits_run(td_run *r)
 
 const td_op_impl td_op_matmul_nbits = {
     .state_bytes = sizeof(nbits_state), .prepare = nbits_prepare, .infer = nbits_infer, .run = nbits_run};
+
+/* --- treadle::BlockAffineMatMul: W[n, k] = code * scale + minimum, codes [N, blocks, block * bits / 8]. */
+static treadle_status affine_prepare(td_prepare *p)
+{
+    nbits_state *s = p->state;
+    const td_tensor *codes = td_input_const(p, 1), *scales, *minima;
+    td_qsource source = {.bits = (int)td_attr_int(p, "bits"),
+                         .scale_type = TD_FLOAT,
+                         .zero_form = TD_QZERO_MINIMA,
+                         .zero_type = TD_FLOAT};
+    size_t scales_bytes, minima_bytes;
+
+    if (source.bits != 2 && source.bits != 4 && source.bits != 8)
+        return td_unsupported(p, "bits = %d (2, 4 and 8 are supported)", source.bits);
+    if (!codes) return td_unsupported(p, "codes that are no constant");
+    if (codes->shape.rank != 3) return td_bad_node(p, "codes of rank %d, expected [N, blocks, block]", codes->shape.rank);
+    source.n = codes->shape.dims[0];
+    source.block = codes->shape.dims[2] * 8 / source.bits;
+    if (TD_MUL_OVERFLOWS(codes->shape.dims[1], source.block, &source.k)) return td_bad_node(p, "codes are too large");
+    TD_TRY(td_qsource_sizes(&source, NULL, &scales_bytes, &minima_bytes, p->err));
+    TD_TRY(constant_input(p, 2, "scales", scales_bytes, &scales));
+    TD_TRY(constant_input(p, 3, "minima", minima_bytes, &minima));
+    source.codes = codes->data;
+    source.scales = scales->data;
+    source.zeros = minima->data;
+    return td_qlinear_prepare(p, &source, mode_of(p, 0), "BlockAffineMatMul", &s->linear);
+}
+
+const td_op_impl td_op_block_affine_matmul = {
+    .state_bytes = sizeof(nbits_state), .prepare = affine_prepare, .infer = nbits_infer, .run = nbits_run};
