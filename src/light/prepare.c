@@ -48,7 +48,7 @@ static bool attr(const td_prepare *p, const char *name, td_onnx_attr_type type, 
 {
     const td_onnx_attr *a = given(p, name);
     if (a) *out = *a;
-    return (a || td_resolve_default(p->node, name, p->arena, out)) && out->type == type;
+    return (a || td_resolve_default(p->build, p->node, name, out)) && out->type == type;
 }
 
 bool td_attr_has(const td_prepare *p, const char *name) { return given(p, name) != NULL; }

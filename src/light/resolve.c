@@ -103,7 +103,8 @@ static treadle_status prepare(td_resolver *r, td_node *node, treadle_error *err)
                     .n_inputs = node->n_in, .n_outputs = node->n_out, .activations = r->activations,
                     .arena = r->arena, .err = err, .node = node, .build = r,
                     .analysis = r->mode == TD_RESOLVE_ANALYSE};
-    return impl->prepare(&p);
+    treadle_status status = impl->prepare(&p);
+    return status == TREADLE_OK && r->no_memory ? td_fail_memory(err, "an attribute", 0) : status;
 }
 
 static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err)

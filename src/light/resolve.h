@@ -26,6 +26,7 @@ typedef struct td_resolver {
     TD_VEC(td_complaint) complaints;
     size_t n_more;   /* complaints past the limit */
     bool complained; /* since it was last cleared */
+    bool no_memory;  /* an accessor of prepare, which cannot fail, had none */
     TD_VEC(const td_value *) inputs; /* scratch of infer */
     TD_VEC(td_value) outputs;
     TD_VEC(td_value *) output_pointers;
@@ -45,6 +46,6 @@ treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const ch
 /* Against the schema: malformed nodes fail, what this version of the op does not know is a complaint. */
 treadle_status td_resolve_check(td_resolver *r, td_node *node, treadle_error *err);
 /* The schema's default of an attribute. false: there is none. */
-bool td_resolve_default(const td_node *node, const char *name, td_arena *arena, td_onnx_attr *out);
+bool td_resolve_default(td_resolver *r, const td_node *node, const char *name, td_onnx_attr *out);
 
 #endif

@@ -237,6 +237,12 @@ static treadle_status save_foreign(td_light_ctx *ctx, td_tensor *t, treadle_erro
     return TREADLE_OK;
 }
 
+/* It lies already where it is wanted. */
+static bool is_bound_to(const td_tensor *t, const td_binding *b)
+{
+    return t->data == b->to.data && same_strides(t, &b->to);
+}
+
 static treadle_status check_fits(const td_light_port *port, const td_value *v, const td_tensor *to, treadle_error *err)
 {
     char found[192], shape[128];
@@ -264,21 +270,19 @@ static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_erro
         n_deferred += !b->direct;
     }
     if (!n_deferred) goto shapes;
-    for (size_t i = 0; n_deferred > 1 && i < g->n_outputs; i++) {
-        const td_binding *b = &ctx->bindings[i];
-        td_value *v = &ctx->values[g->outputs[i]];
-        if (ctx->program->skip[i] || !b->to.data || b->direct || ctx->places[g->outputs[i]].owner != TD_NO_VALUE) continue;
-        if (v->tensor.data == b->to.data && same_strides(&v->tensor, &b->to)) continue;
-        TD_TRY(save_foreign(ctx, &v->tensor, err));
+    for (size_t i = 0; i < g->n_outputs; i++) {
+        td_binding *b = &ctx->bindings[i];
+        if (ctx->program->skip[i] || !b->to.data || b->direct) continue;
+        b->from = ctx->values[g->outputs[i]].tensor;
+        if (n_deferred > 1 && ctx->places[g->outputs[i]].owner == TD_NO_VALUE && !is_bound_to(&b->from, b))
+            TD_TRY(save_foreign(ctx, &b->from, err));
     }
     for (size_t i = 0; i < g->n_outputs; i++) {
         const td_binding *b = &ctx->bindings[i];
-        const td_tensor *from = &ctx->values[g->outputs[i]].tensor;
-        if (ctx->program->skip[i] || !b->to.data || b->direct) continue;
-        if (from->data == b->to.data && same_strides(from, &b->to)) continue;
+        if (ctx->program->skip[i] || !b->to.data || b->direct || is_bound_to(&b->from, b)) continue;
         td_tensor to = b->to;
-        to.shape = from->shape;
-        td_tensor_copy(&to, from);
+        to.shape = b->from.shape;
+        td_tensor_copy(&to, &b->from);
     }
 shapes:
     for (size_t i = 0; i < g->n_outputs; i++)

@@ -112,7 +112,7 @@ treadle_status td_resolve_check(td_resolver *r, td_node *node, treadle_error *er
     return check_types(r, node, err);
 }
 
-bool td_resolve_default(const td_node *node, const char *name, td_arena *arena, td_onnx_attr *out)
+bool td_resolve_default(td_resolver *r, const td_node *node, const char *name, td_onnx_attr *out)
 {
     if (!node->schema) return false;
     const td_schema_attr *a = td_schema_find_attr(node->schema, td_str_from(name));
@@ -123,8 +123,11 @@ bool td_resolve_default(const td_node *node, const char *name, td_arena *arena, 
     if (a->type == TD_ONNX_ATTR_FLOATS) out->floats = a->list;
     if (a->type == TD_ONNX_ATTR_STRINGS) {
         const char *const *list = a->list;
-        td_str *strings = TD_ARENA_ARRAY(arena, td_str, a->n);
-        if (!strings) return false;
+        td_str *strings = TD_ARENA_ARRAY(r->arena, td_str, a->n);
+        if (!strings) {
+            r->no_memory = true;
+            return false;
+        }
         for (size_t i = 0; i < a->n; i++) strings[i] = td_str_from(list[i]);
         out->strings = strings;
     }

@@ -82,6 +82,7 @@ typedef struct td_binding { /* of a graph output */
     td_tensor to;      /* the caller's memory; data NULL: unbound. shape: capacity */
     int32_t aliases;   /* graph input that it extends; NO_ALIAS, OVERLAPS */
     bool direct;       /* written by its producer in this run */
+    td_tensor from;    /* else: what is copied to it at the end */
 } td_binding;
 enum { TD_ALIAS_NONE = -1, TD_ALIAS_OVERLAPS = -2 };
 

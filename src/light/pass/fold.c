@@ -113,8 +113,11 @@ static treadle_status fold_by_running(td_pass_ctx *p, td_node *node, size_t in_b
     if (r.complaints.n) goto cleanup;
     TD_TRY_GOTO(td_light_ctx_new(&alone, &ctx, p->err), cleanup);
     /* A node that fails on its constants fails when it is run, if ever it is: not here. */
-    if (td_light_run(ctx, NULL, results, NULL, &run_error) == TREADLE_OK)
+    status = td_light_run(ctx, NULL, results, NULL, &run_error);
+    if (status == TREADLE_OK)
         status = adopt(p, node, results, in_bytes, folded);
+    else
+        status = status == TREADLE_OUT_OF_MEMORY ? td_fail_memory(p->err, "constant folding", 0) : TREADLE_OK;
 cleanup:
     td_light_ctx_free(ctx);
     td_resolve_release(&alone.graph);

@@ -1,0 +1,220 @@
+"""Writes tests/light/data: small models, inputs, and what ONNX Runtime makes of them.
+
+Run from anywhere with a Python that has onnx, onnxruntime and numpy:  python tests/light/make_data.py
+Layout: data/CASE/model.onnx, data/CASE/in_SET_I.npy and out_SET_O.npy; the sets of a case differ in their sizes.
+"""
+import os
+import shutil
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper as nh
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+rng = np.random.default_rng(5)
+
+
+def f32(*shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def info(name, dtype, shape):
+    return h.make_tensor_value_info(name, dtype, shape)
+
+
+def init(name, array):
+    return nh.from_array(np.asarray(array), name)
+
+
+def reference(name, to):
+    return onnx.AttributeProto(name=name, ref_attr_name=to, type=onnx.AttributeProto.FLOAT)
+
+
+def save(case, nodes, inputs, outputs, inits, sets, functions=(), opset=17, ir=8, more_opsets=(), value_info=(), oracle_functions=None,
+         oracle_nodes=None):
+    graph = h.make_graph(nodes, case, inputs, outputs, inits, value_info=list(value_info))
+    opsets = [h.make_opsetid("", opset)] + [h.make_opsetid(d, v) for d, v in more_opsets]
+    model = h.make_model(graph, opset_imports=opsets, functions=list(functions), ir_version=ir)
+    folder = os.path.join(HERE, case)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    with open(os.path.join(folder, "model.onnx"), "wb") as f:
+        f.write(model.SerializeToString())
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    if oracle_functions:  # the same, said in a way that ONNX Runtime takes
+        graph = h.make_graph(oracle_nodes or nodes, case, inputs, outputs, inits)
+        model = h.make_model(graph, opset_imports=opsets, functions=oracle_functions, ir_version=ir)
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    names = [i.name for i in inputs]
+    for s, arrays in enumerate(sets):
+        feed = {n: a for n, a in zip(names, arrays) if a is not None}
+        for i, a in enumerate(arrays):
+            if a is not None:
+                np.save(os.path.join(folder, f"in_{s}_{i}.npy"), a)
+        for o, a in enumerate(session.run(None, feed)):
+            np.save(os.path.join(folder, f"out_{s}_{o}.npy"), a)
+
+
+def elementwise():
+    n = h.make_node
+    save("elementwise",
+         [n("Add", ["x", "b"], ["t0"]), n("Mul", ["t0", "t0"], ["t1"]), n("Sigmoid", ["t1"], ["t2"]),
+          n("Sub", ["t1", "t2"], ["t3"]), n("Mul", ["t3", "x"], ["t4"]), n("Neg", ["t4"], ["t5"]),
+          n("Add", ["t5", "t0"], ["y"]), n("Div", ["t3", "b"], ["z"])],
+         [info("x", T.FLOAT, ["batch", "seq", 7])], [info("y", T.FLOAT, None), info("z", T.FLOAT, None)],
+         [init("b", f32(7))],
+         [[f32(1, 3, 7)], [f32(2, 40, 7)], [f32(1, 1, 7)], [f32(0, 3, 7)], [f32(3, 200, 7)]])
+
+
+def broadcast_in_place():
+    """Operands that die and are smaller than, or views of, the result."""
+    n = h.make_node
+    save("broadcast_in_place",
+         [n("Neg", ["x"], ["a"]), n("Neg", ["r"], ["row"]), n("Add", ["row", "a"], ["b"]), n("Abs", ["b"], ["c"]),
+          n("Reshape", ["c", "flat"], ["d"]), n("Neg", ["d"], ["e"]), n("Add", ["d", "e"], ["zero"]),
+          n("Mul", ["d", "d"], ["sq"]), n("Greater", ["d", "e"], ["gt"]), n("Cast", ["gt"], ["gi"], to=T.INT32),
+          n("Cast", ["gi"], ["gf"], to=T.FLOAT), n("Add", ["gf", "sq"], ["y"])],
+         [info("x", T.FLOAT, ["n", 4]), info("r", T.FLOAT, [1, 4])],
+         [info("y", T.FLOAT, None), info("zero", T.FLOAT, None)], [init("flat", np.array([-1], np.int64))],
+         [[f32(3, 4), f32(1, 4)], [f32(1, 4), f32(1, 4)], [f32(64, 4), f32(1, 4)]])
+
+
+def shape_chain():
+    n = h.make_node
+    save("shape_chain",
+         [n("Shape", ["x"], ["s"]), n("Gather", ["s", "i0"], ["s0"]), n("Gather", ["s", "i1"], ["s1"]),
+          n("Unsqueeze", ["s0", "ax"], ["u0"]), n("Unsqueeze", ["s1", "ax2"], ["u1"]), n("Shape", ["x"], ["s_again"]),
+          n("Gather", ["s_again", "i2"], ["s2"]), n("Mul", ["s2", "two"], ["twice"]), n("Div", ["twice", "four"], ["half"]),
+          n("Unsqueeze", ["half", "ax"], ["u2"]), n("Concat", ["u0", "u1", "two_v", "u2"], ["target"], axis=0),
+          n("Reshape", ["x", "target"], ["y"]), n("Constant", [], ["c"], value=nh.from_array(np.float32([2, 3]))),
+          n("Mul", ["c", "c"], ["cc"]), n("Concat", ["cc", "c"], ["z"], axis=0)],
+         [info("x", T.FLOAT, ["batch", "seq", 8])], [info("y", T.FLOAT, None), info("z", T.FLOAT, None)],
+         [init("i0", np.int64(0)), init("i1", np.int64(1)), init("i2", np.int64(2)), init("ax", np.int64([0])),
+          init("ax2", np.int64([0])), init("two", np.int64(2)), init("four", np.int64(4)), init("two_v", np.int64([2]))],
+         [[f32(2, 3, 8)], [f32(1, 5, 8)]])
+
+
+def concat_cache():
+    n = h.make_node
+    nodes, ins, outs, sets = [], [info("x", T.FLOAT, ["batch", "heads", "new", 4])], [info("y", T.FLOAT, None)], []
+    last = "x"
+    for layer in range(2):
+        ins.append(info(f"past.{layer}", T.FLOAT, ["batch", "heads", "past", 4]))
+        outs.append(info(f"present.{layer}", T.FLOAT, None))
+        nodes += [n("Concat", [f"past.{layer}", last], [f"present.{layer}"], axis=2),
+                  n("Slice", [f"present.{layer}", "start", "end", "axis"], [f"tail.{layer}"]),
+                  n("Mul", [f"tail.{layer}", "half"], [f"h.{layer}"])]
+        last = f"h.{layer}"
+    nodes.append(n("Neg", [last], ["y"]))
+    for batch, heads, past, new in [(1, 2, 0, 3), (1, 2, 3, 1), (1, 2, 4, 1), (2, 3, 10, 2)]:
+        sets.append([f32(batch, heads, new, 4), f32(batch, heads, past, 4), f32(batch, heads, past, 4)])
+    save("concat_cache", nodes, ins, outs,
+         [init("start", np.int64([-1])), init("end", np.int64([2 ** 31])), init("axis", np.int64([2])),
+          init("half", np.float32(0.5))], sets)
+
+
+def outputs():
+    """Outputs that are inputs, constants, views, or the same value twice."""
+    n = h.make_node
+    save("outputs",
+         [n("Identity", ["x"], ["same"]), n("Neg", ["x"], ["neg"]), n("Identity", ["neg"], ["neg2"]),
+          n("Neg", ["x"], ["neg3"]), n("Reshape", ["neg", "flat"], ["view"]), n("Identity", ["k"], ["konst"]),
+          n("Identity", ["neg"], ["drop"]), n("Cast", ["drop"], ["cast"], to=T.FLOAT), n("Add", ["cast", "k"], ["sum"]),
+          n("Transpose", ["sum"], ["tr"], perm=[0, 1]), n("Neg", ["unused"], ["nobody"])],
+         [info("x", T.FLOAT, ["n", 2]), info("unused", T.FLOAT, [1])],
+         [info(o, T.FLOAT, None) for o in ["same", "neg", "neg2", "neg3", "view", "konst", "tr"]],
+         [init("flat", np.int64([-1])), init("k", np.float32([1, 2]))],
+         [[f32(3, 2), f32(1)], [f32(1, 2), f32(1)]])
+
+
+def defaults():
+    n = h.make_node
+    save("defaults", [n("Add", ["x", "w"], ["t"]), n("Mul", ["t", "k"], ["y"])],
+         [info("x", T.FLOAT, ["n"]), info("w", T.FLOAT, [1])], [info("y", T.FLOAT, None)],
+         [init("w", np.float32([10])), init("k", np.float32([2]))],
+         [[f32(3), None], [f32(3), np.float32([1])], [f32(5), None]])
+
+
+def old_initializers():
+    """Before IR 4 all initializers are listed as inputs; nobody feeds them."""
+    n = h.make_node
+    save("old_initializers", [n("Add", ["x", "w"], ["t"]), n("Mul", ["t", "x"], ["y"])],
+         [info("x", T.FLOAT, [3]), info("w", T.FLOAT, [3])], [info("y", T.FLOAT, [3])],
+         [init("w", np.float32([1, 2, 3]))], [[f32(3), None]], opset=7, ir=3)
+
+
+def functions():
+    n = h.make_node
+    opset = [h.make_opsetid("", 17), h.make_opsetid("local", 1)]
+    ref = n("LeakyRelu", ["x"], ["y"])
+    ref.attribute.append(reference("alpha", "slope"))
+    leaky = h.make_function("local", "Leaky", ["x"], ["y"], [ref], opset, ["slope"])
+    with_default = n("Leaky", ["x"], ["t"], domain="local")
+    with_default.attribute.append(reference("slope", "s"))
+    twice = h.make_function("local", "Twice", ["x", "lo", "hi"], ["y", "aux"],
+                            [with_default, n("Clip", ["t", "lo", "hi"], ["u"]), n("Add", ["u", "t"], ["y"]),
+                             n("Neg", ["y"], ["aux"])], opset, [], [h.make_attribute("s", 0.25)])
+    const = n("Constant", [], ["c"])
+    const.attribute.append(reference("value_float", "by"))
+    scaled = h.make_function("local", "Scaled", ["x"], ["y", "x"], [const, n("Mul", ["x", "c"], ["y"])], opset, ["by"])
+    same = n("Identity", ["x"], ["p"])
+    scaled_copy = h.make_function("local", "Scaled", ["x"], ["y", "p"], [const, n("Mul", ["x", "c"], ["y"]), same], opset,
+                                  ["by"])
+    old = h.make_function("local", "OldSqueeze", ["x"], ["y"], [n("Squeeze", ["x"], ["y"], axes=[0])],
+                          [h.make_opsetid("", 11)])
+    now = h.make_function("local", "OldSqueeze", ["x"], ["y"], [n("Squeeze", ["x"], ["y"])], opset)
+
+    def nodes(second_call):
+        return [
+          n("Twice", ["a", "", "hi"], ["t", "aux"], domain="local", name="first"),
+          n("Twice", second_call[0], second_call[1], domain="local", s=0.5), n("Scaled", ["u"], ["v", "passed"], domain="local", by=3.0),
+          n("Unsqueeze", ["v", "zero"], ["w"]), n("OldSqueeze", ["w"], ["y"], domain="local"), n("Add", ["passed", "aux"], ["z"])]
+
+    save("functions", nodes((["t", "lo"], ["u"])),
+         [info("a", T.FLOAT, ["n"])], [info("y", T.FLOAT, None), info("z", T.FLOAT, None)],
+         [init("lo", np.float32(-0.1)), init("hi", np.float32(0.7)), init("zero", np.int64([0]))],
+         [[f32(5)], [f32(9)]], functions=[leaky, twice, scaled, old], more_opsets=[("local", 1)],
+         oracle_functions=[leaky, twice, scaled_copy, now],
+         oracle_nodes=nodes((["t", "lo", ""], ["u", "aux2"])))
+
+
+def row_wise():
+    """A tail whose rows can be picked, after a residual stream that is read twice."""
+    n = h.make_node
+    save("row_wise",
+         [n("Mul", ["x", "x"], ["h"]), n("Neg", ["h"], ["other"]), n("Add", ["h", "x"], ["r"]), n("Mul", ["r", "gain"], ["t"]),
+          n("Sigmoid", ["t"], ["s"]), n("Mul", ["t", "s"], ["u"]), n("Add", ["u", "r"], ["v"]),
+          n("MatMul", ["v", "w"], ["m"]), n("Add", ["m", "bias"], ["logits"])],
+         [info("x", T.FLOAT, ["batch", "seq", 6])], [info("logits", T.FLOAT, ["batch", "seq", 11]), info("other", T.FLOAT, None)],
+         [init("gain", f32(6)), init("w", f32(6, 11)), init("bias", f32(11))],
+         [[f32(1, 5, 6)], [f32(2, 7, 6)], [f32(1, 1, 6)]])
+
+
+def skips():
+    """Branches that serve one output each."""
+    n = h.make_node
+    save("skips", [n("Neg", ["x"], ["a"]), n("Abs", ["a"], ["b"]), n("Mul", ["a", "b"], ["y"]), n("Exp", ["b"], ["c"]),
+                   n("Add", ["c", "x"], ["z"]), n("Sqrt", ["b"], ["w"])],
+         [info("x", T.FLOAT, ["n", 3])], [info(o, T.FLOAT, None) for o in ["y", "z", "w"]], [], [[f32(4, 3)], [f32(2, 3)]])
+
+
+def data_dependent():
+    """Sizes that only the run knows."""
+    n = h.make_node
+    save("data_dependent",
+         [n("NonZero", ["x"], ["nz"]), n("Transpose", ["nz"], ["t"], perm=[1, 0]), n("Cast", ["t"], ["f"], to=T.FLOAT),
+          n("Mul", ["f", "two"], ["y"]), n("Expand", ["two", "dims"], ["e"]), n("Neg", ["e"], ["z"])],
+         [info("x", T.FLOAT, ["a", "b"]), info("dims", T.INT64, [2])], [info("y", T.FLOAT, None), info("z", T.FLOAT, None)],
+         [init("two", np.float32([2]))],
+         [[np.float32([[1, 0], [0, 3]]), np.int64([2, 3])], [np.zeros((2, 2), np.float32), np.int64([1, 1])],
+          [np.ones((30, 30), np.float32), np.int64([50, 60])]])
+
+
+if __name__ == "__main__":
+    for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
+                 row_wise, skips, data_dependent]:
+        make()
