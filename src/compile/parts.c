@@ -1,0 +1,194 @@
+/* compile/parts.c - linear maps, embedding, norm, feed-forward, and the decoder that joins all parts. */
+#include "compile/parts.h"
+
+static const td_str none = {NULL, 0};
+
+/* --- linear */
+
+static td_str plain_linear(td_builder *b, td_str name, td_str x, const td_matrix *w)
+{
+    td_graph *g = &b->graph;
+    td_str weight = w->codes;
+    if (w->plain != TD_FLOAT) weight = td_graph_cast(g, td_graph_name(g, "%.*s.weight", TD_STR_ARGS(name)), weight, TD_FLOAT);
+    td_gnode *turn = td_graph_add(g, "", "Transpose", td_graph_name(g, "%.*s.weight_t", TD_STR_ARGS(name)));
+    td_gnode_input(g, turn, weight);
+    td_gnode_ints(g, turn, "perm", (const int64_t[]){1, 0}, 2);
+    return td_graph_op(g, "MatMul", name, x, turn ? turn->outputs[0] : none, none);
+}
+
+static td_str function_linear(td_builder *b, td_str name, td_str x, const td_matrix *w)
+{
+    td_graph *g = &b->graph;
+    td_gnode *n = td_graph_add(g, "treadle", "BlockAffineMatMul", name);
+    td_gnode_input(g, n, x);
+    td_gnode_input(g, n, w->codes);
+    td_gnode_input(g, n, w->scales);
+    td_gnode_input(g, n, w->minima);
+    td_gnode_int(g, n, "bits", w->bits);
+    b->uses_matmul = true;
+    return name;
+}
+
+static td_str nbits_linear(td_builder *b, td_str name, td_str x, const td_matrix *w)
+{
+    td_graph *g = &b->graph;
+    td_gnode *n = td_graph_add(g, "com.microsoft", "MatMulNBits", name);
+    td_gnode_input(g, n, x);
+    td_gnode_input(g, n, w->codes);
+    td_gnode_input(g, n, w->scales);
+    if (w->zeros.n) td_gnode_input(g, n, w->zeros);
+    td_gnode_int(g, n, "K", w->k);
+    td_gnode_int(g, n, "N", w->n);
+    td_gnode_int(g, n, "accuracy_level", b->options->accuracy_level);
+    td_gnode_int(g, n, "bits", w->bits);
+    td_gnode_int(g, n, "block_size", w->group);
+    return name;
+}
+
+td_str td_part_linear(td_builder *b, td_str name, td_str x, const td_matrix *w, td_str bias)
+{
+    td_graph *g = &b->graph;
+    td_str y = bias.n ? td_graph_name(g, "%.*s.product", TD_STR_ARGS(name)) : name;
+    if (w->plain != TD_UNDEFINED) plain_linear(b, y, x, w);
+    else if (w->format->has_minima && !w->zeros.n) function_linear(b, y, x, w);
+    else nbits_linear(b, y, x, w);
+    return bias.n ? td_graph_op(g, "Add", name, y, bias, none) : y;
+}
+
+/* --- embedding */
+
+td_str td_part_embedding(td_builder *b, td_str name, td_str ids, const td_matrix *w)
+{
+    td_graph *g = &b->graph;
+    if (w->plain != TD_UNDEFINED) {
+        bool cast = w->plain != TD_FLOAT;
+        td_str rows = td_graph_op(g, "Gather", cast ? td_graph_name(g, "%.*s.rows", TD_STR_ARGS(name)) : name, w->codes, ids, none);
+        return cast ? td_graph_cast(g, name, rows, TD_FLOAT) : rows;
+    }
+    if (w->minima.n) {
+        td_gnode *n = td_graph_add(g, "treadle", "BlockAffineGather", name);
+        td_gnode_input(g, n, w->codes);
+        td_gnode_input(g, n, ids);
+        td_gnode_input(g, n, w->scales);
+        td_gnode_input(g, n, w->minima);
+        td_gnode_int(g, n, "bits", w->bits);
+        b->uses_gather = true;
+        return name;
+    }
+    /* The same bytes as MatMulNBits has them, without the block dimension. */
+    const int64_t dims[2] = {w->n, w->k * w->bits / 8};
+    td_gnode *n = td_graph_add(g, "com.microsoft", "GatherBlockQuantized", name);
+    td_gnode_input(g, n, td_weights_alias(&b->weights, td_graph_name(g, "%.*s.rows", TD_STR_ARGS(w->codes)), w, TD_UINT8, 2, dims));
+    td_gnode_input(g, n, ids);
+    td_gnode_input(g, n, w->scales);
+    td_gnode_int(g, n, "bits", w->bits);
+    td_gnode_int(g, n, "block_size", w->group);
+    td_gnode_int(g, n, "gather_axis", 0);
+    td_gnode_int(g, n, "quantize_axis", 1);
+    return name;
+}
+
+/* --- norm */
+
+td_str td_part_norm(td_builder *b, td_str name, td_stream *stream, td_str weight, bool keep)
+{
+    td_graph *g = &b->graph;
+    if (stream->branch.n == 0) {
+        td_gnode *n = td_graph_add(g, "", "SimplifiedLayerNormalization", name);
+        td_gnode_input(g, n, stream->sum);
+        td_gnode_input(g, n, weight);
+        td_gnode_int(g, n, "axis", -1);
+        td_gnode_float(g, n, "epsilon", b->model.norm_epsilon);
+        td_gnode_int(g, n, "stash_type", 1);
+        return name;
+    }
+    td_gnode *n = td_graph_add(g, "com.microsoft", "SkipSimplifiedLayerNormalization", name);
+    td_gnode_input(g, n, stream->sum);
+    td_gnode_input(g, n, stream->branch);
+    td_gnode_input(g, n, weight);
+    td_gnode_float(g, n, "epsilon", b->model.norm_epsilon);
+    if (keep) {
+        td_str sum = td_graph_name(g, "%.*s.sum", TD_STR_ARGS(name));
+        td_gnode_output(g, n, none);
+        td_gnode_output(g, n, none);
+        td_gnode_output(g, n, sum);
+        *stream = (td_stream){sum, none};
+    }
+    return name;
+}
+
+/* --- feed-forward: down(silu(gate(x)) * up(x)) */
+
+static treadle_status optional_vector(td_builder *b, int64_t layer, td_layer_tensor id, td_str *out)
+{
+    const td_gguf_tensor *t = b->model.layers[layer][id];
+    *out = none;
+    if (!t) return TREADLE_OK;
+    return td_weights_vector(&b->weights, t->name, &(td_rows){.tensor = t}, 1, out);
+}
+
+static treadle_status layer_linear(td_builder *b, int64_t layer, const char *what, td_layer_tensor weight, td_layer_tensor bias, td_str x, td_str *out)
+{
+    td_str name = td_graph_name(&b->graph, "layers.%lld.%s", (long long)layer, what), bias_name;
+    const td_gguf_tensor *t = b->model.layers[layer][weight];
+    td_matrix m;
+    TD_TRY(td_weights_matrix(&b->weights, t->name, &(td_rows){.tensor = t}, 1, TD_USE_LINEAR, &m));
+    TD_TRY(optional_vector(b, layer, bias, &bias_name));
+    *out = td_part_linear(b, name, x, &m, bias_name);
+    return TREADLE_OK;
+}
+
+treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out)
+{
+    td_graph *g = &b->graph;
+    td_str gate, up;
+    TD_TRY(layer_linear(b, layer, "mlp.gate", TD_LT_GATE, TD_LT_GATE_BIAS, x, &gate));
+    TD_TRY(layer_linear(b, layer, "mlp.up", TD_LT_UP, TD_LT_UP_BIAS, x, &up));
+    td_str sigmoid = td_graph_op(g, "Sigmoid", td_graph_name(g, "layers.%lld.mlp.sigmoid", (long long)layer), gate, none, none);
+    td_str act = td_graph_op(g, "Mul", td_graph_name(g, "layers.%lld.mlp.act", (long long)layer), gate, sigmoid, none);
+    td_str mul = td_graph_op(g, "Mul", td_graph_name(g, "layers.%lld.mlp.mul", (long long)layer), act, up, none);
+    return layer_linear(b, layer, "mlp.down", TD_LT_DOWN, TD_LT_DOWN_BIAS, mul, out);
+}
+
+/* --- the decoder */
+
+static treadle_status build_layer(td_builder *b, int64_t layer, td_stream *stream)
+{
+    td_graph *g = &b->graph;
+    td_str weight, x;
+    TD_TRY(optional_vector(b, layer, TD_LT_ATTN_NORM, &weight));
+    x = td_part_norm(b, td_graph_name(g, "layers.%lld.attn.norm", (long long)layer), stream, weight, true);
+    TD_TRY(td_part_attention(b, layer, x, &stream->branch));
+    TD_TRY(optional_vector(b, layer, TD_LT_FFN_NORM, &weight));
+    x = td_part_norm(b, td_graph_name(g, "layers.%lld.mlp.norm", (long long)layer), stream, weight, true);
+    return td_part_mlp(b, layer, x, &stream->branch);
+}
+
+treadle_status td_part_decoder(td_builder *b)
+{
+    td_graph *g = &b->graph;
+    const td_gguf_tensor *const *t = b->model.tensors;
+    const td_gguf_tensor *head = t[TD_MT_HEAD];
+    td_matrix embed, head_matrix;
+    td_str ids = TD_STR("input_ids"), logits = TD_STR("logits"), weight;
+    td_graph_input(g, ids, TD_INT64, 2, (const int64_t[]){-1, -1}, (const char *const[]){"batch_size", "sequence_length"});
+    TD_TRY(td_part_attention_setup(b));
+    TD_TRY(td_weights_matrix(&b->weights, t[TD_MT_EMBED]->name, &(td_rows){.tensor = t[TD_MT_EMBED]}, 1,
+                             TD_USE_GATHER | (head ? 0 : TD_USE_LINEAR), &embed));
+    td_stream stream = {td_part_embedding(b, TD_STR("embed"), ids, &embed), none};
+    for (int64_t layer = 0; layer < b->model.n_layers; layer++) TD_TRY(build_layer(b, layer, &stream));
+    TD_TRY(td_weights_vector(&b->weights, t[TD_MT_NORM]->name, &(td_rows){.tensor = t[TD_MT_NORM]}, 1, &weight));
+    td_str x = td_part_norm(b, TD_STR("norm"), &stream, weight, false);
+    if (head) TD_TRY(td_weights_matrix(&b->weights, head->name, &(td_rows){.tensor = head}, 1, TD_USE_LINEAR, &head_matrix));
+    td_part_linear(b, logits, x, head ? &head_matrix : &embed, none);
+    td_graph_output(g, logits, TD_FLOAT, 3, (const int64_t[]){-1, -1, b->model.sizes[TD_SIZE_VOCAB]},
+                    (const char *const[]){"batch_size", "sequence_length", NULL});
+    for (int64_t layer = 0; layer < b->model.n_layers; layer++)
+        for (int value = 0; value < 2; value++) {
+            td_str name = td_graph_name(g, "present.%lld.%s", (long long)layer, value ? "value" : "key");
+            td_graph_output(g, name, TD_FLOAT, 4, (const int64_t[]){-1, b->model.n_kv_heads, -1, b->model.head_dim},
+                            (const char *const[]){"batch_size", NULL, "total_sequence_length", NULL});
+        }
+    td_part_functions(b);
+    return g->failed ? td_fail_memory(b->err, "the graph", 0) : TREADLE_OK;
+}
