@@ -156,6 +156,7 @@ static void find_lengths(td_plan_build_ctx *b)
         plan->max_length = context;
     }
     plan->context_length = context > 0 ? context : INT32_MAX;
+    plan->prefill_chunk = TD_MAX(c->prefill_chunk, (int64_t)0);
 }
 
 static void find_positions(td_plan_build_ctx *b)

@@ -106,7 +106,7 @@ typedef struct td_plan {
     bool has_positions;
     int64_t context_length; /* most tokens of a row */
     int64_t max_length;     /* default limit */
-    bool can_rewind;
+    int64_t prefill_chunk;  /* tokens of one prompt run; 0: the runtime's choice */
     const char *cannot_run; /* why generation is refused; NULL: it is not */
 } td_plan;
 

@@ -1,0 +1,76 @@
+/* generate/generate.h - the token loop, and the timelines it grows.
+ *
+ * A td_generation holds the tokens of every row, decides from logits what comes next and when a row ends. It knows no text: each
+ * new token goes to a sink, which says whether the row goes on. append and rewind only change timelines; the next
+ * forward runs what is missing, so that an appended or rewound row equals a fresh one.
+ * Owns its executor, sampler and tokens. One thread at a time; only `cancel` may be set by others. */
+#ifndef TD_GENERATE_GENERATE_H
+#define TD_GENERATE_GENERATE_H
+
+#include "exec/exec.h"
+#include "sample/sample.h"
+#include "treadle/generate.h"
+
+typedef enum td_verdict {
+    TD_VERDICT_CONTINUE,
+    TD_VERDICT_STOP,   /* this row ends here: a stop string */
+    TD_VERDICT_CANCEL, /* all rows end */
+    TD_VERDICT_FAIL,   /* err is filled */
+} td_verdict;
+
+/* A new token of a row. finish is what the loop itself has decided (eos, length) or NONE. */
+typedef td_verdict td_sink_fn(void *ctx, size_t row, int32_t id, treadle_finish finish, treadle_error *err);
+
+typedef struct td_generation_options {
+    td_sample_params sample;  /* eos borrowed: must outlive the generation */
+    int64_t max_new_tokens;   /* of one run; -1: no limit */
+    int64_t max_length;       /* of a row */
+    bool ignore_eos;
+    bool has_seed;
+    uint64_t seed;
+    bool keep_logits, prompt_logits;
+} td_generation_options;
+
+typedef struct td_timeline {
+    int32_t *ids;      /* prompt and new tokens */
+    int64_t n, capacity;
+    int64_t first_new; /* new tokens since the last append or rewind begin here */
+    int64_t run_first; /* those of the run under way, or of the last one */
+    td_rng rng;
+    treadle_finish finish;
+    td_floats steps;   /* with keep_logits: what each token of the last run was chosen from */
+} td_timeline;
+
+typedef struct td_generation {
+    const td_runtime *runtime;
+    td_generation_options options;
+    td_exec *exec;         /* made by the first append */
+    td_sampler sampler;
+    td_timeline *timelines;
+    td_exec_row *rows;
+    size_t n_rows;
+    atomic_bool cancel;
+    atomic_bool running;
+    bool fresh; /* appended or rewound since the last forward: the next one is a prompt */
+    int64_t prompt_tokens, new_tokens, decode_steps;
+    uint64_t prefill_ns, decode_ns, first_token_ns;
+} td_generation;
+
+treadle_status td_generation_new(const td_runtime *runtime, const td_generation_options *options, td_generation **out,
+                                 treadle_error *err);
+void td_generation_free(td_generation *g); /* NULL is fine */
+
+treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err);
+treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length, treadle_error *err);
+
+/* Runs what is not run yet; afterwards every row that has tokens has logits. */
+treadle_status td_generation_prefill(td_generation *g, treadle_error *err);
+
+/* The token loop. max_new_tokens < 0: the option's. sink may be NULL. */
+treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx, treadle_error *err);
+void td_generation_cancel(td_generation *g);
+
+/* Room so that a run of `more` tokens need not allocate. */
+treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_error *err);
+
+#endif

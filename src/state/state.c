@@ -1,0 +1,252 @@
+/* state/state.c - see state.h. A growing tensor is looked at as [outer, columns, inner]: outer are the dimensions before the
+ * growing one (rows among them), inner those after it, so every layout of caches takes the same path. */
+#include "state/state.h"
+
+#include "base/alloc.h"
+
+static bool grows(const td_state_tensor *s)
+{
+    return s->kind == TD_STATE_SEPARATE || s->kind == TD_STATE_COMBINED;
+}
+
+/* Shape of tensor k with all rows and `columns` columns, and its size; false: too large. */
+static bool full_shape(const td_plan *plan, size_t k, size_t n_rows, int64_t columns, td_shape *shape, size_t *bytes)
+{
+    const td_state_tensor *s = &plan->states[k];
+    *shape = s->shape;
+    if (s->batch_axis >= 0 && s->batch_axis < shape->rank) shape->dims[s->batch_axis] = (int64_t)n_rows;
+    if (s->seq_axis >= 0) shape->dims[s->seq_axis] = columns;
+    int64_t count;
+    return td_shape_count(shape, &count) && td_dtype_bytes(s->dtype, count, bytes) && *bytes < SIZE_MAX / 2;
+}
+
+static treadle_status too_large(treadle_error *err, int64_t columns)
+{
+    return td_fail(err, TREADLE_LIMIT, "the state of %lld tokens is larger than memory can be", (long long)columns);
+}
+
+static treadle_status make_recurrent(td_state *state, size_t k, treadle_error *err)
+{
+    size_t bytes;
+    if (!full_shape(state->plan, k, state->n_rows, 0, &state->tensors[k].shape, &bytes)) return too_large(err, 0);
+    state->buffers[k] = td_buffer_new(bytes);
+    state->nexts[k] = td_buffer_new(bytes);
+    if (!state->buffers[k] || !state->nexts[k]) return td_fail_memory(err, "recurrent state", bytes);
+    memset(state->buffers[k]->data, 0, bytes);
+    td_shape shape = state->tensors[k].shape;
+    td_tensor_view(&state->tensors[k], state->plan->states[k].dtype, &shape, state->buffers[k]->data);
+    return TREADLE_OK;
+}
+
+treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, treadle_error *err)
+{
+    td_state *state = td_alloc_zero(1, sizeof *state);
+    if (!state) return td_fail_memory(err, "state", sizeof *state);
+    state->plan = plan;
+    state->n_rows = n_rows;
+    state->buffers = td_alloc_zero(plan->n_states, sizeof *state->buffers);
+    state->nexts = td_alloc_zero(plan->n_states, sizeof *state->nexts);
+    state->tensors = td_alloc_zero(plan->n_states, sizeof *state->tensors);
+    state->rows = td_alloc_zero(n_rows, sizeof *state->rows);
+    treadle_status status = TREADLE_OK;
+    if (!state->buffers || !state->nexts || !state->tensors || !state->rows) status = td_fail_memory(err, "state", 0);
+    for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++)
+        if (!grows(&plan->states[k])) status = make_recurrent(state, k, err);
+    if (status == TREADLE_OK) status = td_state_reserve(state, 1, err);
+    if (status != TREADLE_OK) {
+        td_state_free(state);
+        return status;
+    }
+    *out = state;
+    return TREADLE_OK;
+}
+
+void td_state_free(td_state *state)
+{
+    if (!state) return;
+    for (size_t k = 0; k < state->plan->n_states; k++) {
+        if (state->buffers) td_buffer_release(state->buffers[k]);
+        if (state->nexts) td_buffer_release(state->nexts[k]);
+    }
+    td_free(state->buffers);
+    td_free(state->nexts);
+    td_free(state->tensors);
+    td_free(state->rows);
+    td_free(state);
+}
+
+/* [outer, columns, inner] of a growing tensor: outer count, and the bytes of one column. */
+static void layout(const td_state_tensor *s, const td_tensor *t, size_t *outer, size_t *column_bytes)
+{
+    *outer = 1;
+    for (int i = 0; i < s->seq_axis; i++) *outer *= (size_t)t->shape.dims[i];
+    *column_bytes = (size_t)t->strides[s->seq_axis] * (size_t)td_dtype_bits(t->dtype) / 8;
+}
+
+/* Which row the o-th outer block belongs to. */
+static size_t row_of(const td_state_tensor *s, const td_tensor *t, size_t o)
+{
+    if (s->batch_axis < 0) return 0;
+    for (int i = s->seq_axis - 1; i > s->batch_axis; i--) o /= (size_t)t->shape.dims[i];
+    return o % (size_t)t->shape.dims[s->batch_axis];
+}
+
+/* The used columns of every row go to the same place in the new memory. */
+static void move_columns(const td_state *state, size_t k, const td_tensor *from, const td_tensor *to)
+{
+    const td_state_tensor *s = &state->plan->states[k];
+    size_t outer, column, n_outer;
+    layout(s, to, &outer, &column);
+    n_outer = outer;
+    for (size_t o = 0; o < n_outer; o++) {
+        const td_state_row *row = &state->rows[row_of(s, to, o)];
+        const char *source = (const char *)from->data + o * (size_t)from->shape.dims[s->seq_axis] * column;
+        char *target = (char *)to->data + o * (size_t)to->shape.dims[s->seq_axis] * column;
+        memset(target, 0, (size_t)row->start * column);
+        memcpy(target + (size_t)row->start * column, source + (size_t)row->start * column, (size_t)row->length * column);
+    }
+}
+
+treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err)
+{
+    if (columns <= state->capacity) return TREADLE_OK;
+    int64_t capacity = TD_MAX(columns, state->capacity + state->capacity / 2);
+    if (TD_ADD_OVERFLOWS(capacity, (int64_t)31, &capacity)) return too_large(err, columns);
+    capacity = capacity / 32 * 32;
+    const td_plan *plan = state->plan;
+    /* All new buffers first: on failure nothing has changed. */
+    td_buffer **fresh = td_alloc_zero(plan->n_states, sizeof *fresh);
+    treadle_status status = fresh ? TREADLE_OK : td_fail_memory(err, "state", 0);
+    for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++) {
+        td_shape shape;
+        size_t bytes;
+        if (!grows(&plan->states[k])) continue;
+        if (!full_shape(plan, k, state->n_rows, capacity, &shape, &bytes)) status = too_large(err, columns);
+        else if (!(fresh[k] = td_buffer_new(bytes))) status = td_fail_memory(err, "a cache", bytes);
+    }
+    for (size_t k = 0; k < plan->n_states && fresh; k++) {
+        if (!fresh[k]) continue;
+        if (status != TREADLE_OK) {
+            td_buffer_release(fresh[k]);
+            continue;
+        }
+        td_shape shape;
+        size_t bytes;
+        td_tensor view;
+        full_shape(plan, k, state->n_rows, capacity, &shape, &bytes);
+        td_tensor_view(&view, plan->states[k].dtype, &shape, fresh[k]->data);
+        if (state->buffers[k]) move_columns(state, k, &state->tensors[k], &view);
+        td_buffer_release(state->buffers[k]);
+        state->buffers[k] = fresh[k];
+        state->tensors[k] = view;
+    }
+    td_free(fresh);
+    if (status == TREADLE_OK) state->capacity = capacity;
+    return status;
+}
+
+bool td_state_can_truncate(const td_plan *plan)
+{
+    for (size_t k = 0; k < plan->n_states; k++)
+        if (!grows(&plan->states[k])) return false;
+    return true;
+}
+
+/* One row of a recurrent tensor as a view. */
+static void row_view(const td_state *state, size_t k, void *data, size_t first_row, size_t n_rows, td_tensor *out)
+{
+    const td_state_tensor *s = &state->plan->states[k];
+    *out = state->tensors[k];
+    out->data = data;
+    if (s->batch_axis < 0 || s->batch_axis >= out->shape.rank) return;
+    out->shape.dims[s->batch_axis] = (int64_t)n_rows;
+    size_t offset = first_row * (size_t)out->strides[s->batch_axis];
+    out->data = (char *)data + offset * (size_t)td_dtype_bits(out->dtype) / 8;
+}
+
+static void zero_tensor(const td_tensor *t)
+{
+    int64_t n = td_tensor_count(t);
+    if (td_tensor_is_dense(t)) memset(t->data, 0, (size_t)n * (size_t)td_dtype_bits(t->dtype) / 8);
+}
+
+void td_state_truncate(td_state *state, size_t row, int64_t length)
+{
+    state->rows[row].length = length;
+    if (length) return;
+    state->rows[row].start = 0;
+    for (size_t k = 0; k < state->plan->n_states; k++) {
+        td_tensor view;
+        if (grows(&state->plan->states[k])) continue;
+        row_view(state, k, state->buffers[k]->data, row, 1, &view);
+        zero_tensor(&view);
+    }
+}
+
+/* Moves the columns of one row to another start. */
+static void move_row(td_state *state, size_t row, int64_t start)
+{
+    int64_t old = state->rows[row].start, length = state->rows[row].length;
+    for (size_t k = 0; k < state->plan->n_states; k++) {
+        const td_state_tensor *s = &state->plan->states[k];
+        const td_tensor *t = &state->tensors[k];
+        if (!grows(s)) continue;
+        size_t outer, column;
+        layout(s, t, &outer, &column);
+        for (size_t o = 0; o < outer; o++) {
+            if (row_of(s, t, o) != row) continue;
+            char *base = (char *)t->data + o * (size_t)state->capacity * column;
+            memmove(base + (size_t)start * column, base + (size_t)old * column, (size_t)length * column);
+            /* never read as keys of this row, but a NaN there would poison a product with 0 */
+            memset(base, 0, (size_t)start * column);
+        }
+    }
+    state->rows[row].start = start;
+}
+
+void td_state_align(td_state *state, const int64_t *lengths)
+{
+    int64_t end = 0;
+    bool aligned = true;
+    for (size_t r = 0; r < state->n_rows; r++) end = TD_MAX(end, lengths[r]);
+    int64_t common = state->rows[0].start + lengths[0];
+    for (size_t r = 0; r < state->n_rows; r++) aligned &= state->rows[r].start + lengths[r] == common;
+    if (aligned && common <= state->capacity) return;
+    for (size_t r = 0; r < state->n_rows; r++)
+        if (state->rows[r].start != end - lengths[r]) move_row(state, r, end - lengths[r]);
+}
+
+void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, int64_t length, td_tensor *out)
+{
+    const td_state_tensor *s = &state->plan->states[k];
+    row_view(state, k, state->tensors[k].data, first_row, n_rows, out);
+    if (!grows(s)) return;
+    size_t offset = (size_t)start * (size_t)out->strides[s->seq_axis];
+    out->data = (char *)out->data + offset * (size_t)td_dtype_bits(out->dtype) / 8;
+    out->shape.dims[s->seq_axis] = length;
+}
+
+void td_state_present(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, td_tensor *out)
+{
+    if (grows(&state->plan->states[k])) td_state_past(state, k, first_row, n_rows, start, state->capacity - start, out);
+    else row_view(state, k, state->nexts[k]->data, first_row, n_rows, out);
+}
+
+void td_state_commit(td_state *state, size_t first_row, size_t n_rows)
+{
+    for (size_t k = 0; k < state->plan->n_states; k++) {
+        td_tensor from, to;
+        if (grows(&state->plan->states[k])) continue;
+        row_view(state, k, state->nexts[k]->data, first_row, n_rows, &from);
+        row_view(state, k, state->buffers[k]->data, first_row, n_rows, &to);
+        td_tensor_copy(&to, &from);
+    }
+}
+
+int64_t td_state_bytes(const td_state *state)
+{
+    int64_t total = 0;
+    for (size_t k = 0; k < state->plan->n_states; k++)
+        total += (int64_t)(state->buffers[k]->bytes + (state->nexts[k] ? state->nexts[k]->bytes : 0));
+    return total;
+}

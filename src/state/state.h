@@ -1,0 +1,50 @@
+/* state/state.h - the memory of a generation: caches that grow in place, recurrent state.
+ *
+ * One td_state serves all rows of a generator. A cache tensor is allocated once with room for `capacity` columns along its growing
+ * dimension; the past that a graph sees is a view of the first columns, and its present is bound to the same memory, so a
+ * step copies nothing. Row r owns columns [start, start + length). Rows that run together under a mask end at the same
+ * column; aligning moves a row's columns once, when lengths change, never in a step.
+ * Invariant: start + length <= capacity for every row. Owns the buffers. One thread at a time. */
+#ifndef TD_STATE_STATE_H
+#define TD_STATE_STATE_H
+
+#include "plan/plan.h"
+
+typedef struct td_state_row {
+    int64_t start, length; /* columns */
+} td_state_row;
+
+typedef struct td_state {
+    const td_plan *plan;
+    size_t n_rows;
+    int64_t capacity;    /* columns of every growing tensor */
+    td_buffer **buffers; /* [n_states] */
+    td_buffer **nexts;   /* [n_states]: what a recurrent tensor becomes in the step under way; NULL for caches */
+    td_tensor *tensors;  /* [n_states]: all rows, all columns */
+    td_state_row *rows;
+} td_state;
+
+treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, treadle_error *err);
+void td_state_free(td_state *state); /* NULL is fine */
+
+/* Room for `columns`; grows at least by half, so that n appended tokens cost O(n) copies. What is there stays. */
+treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err);
+
+/* Cuts a row back. Recurrent state can only be cut to 0, where it is what a new row has. */
+void td_state_truncate(td_state *state, size_t row, int64_t length);
+bool td_state_can_truncate(const td_plan *plan); /* to any length */
+
+/* Moves rows so that row r, once it has lengths[r] columns, ends where all others end. Columns before a row's first are zeroed.
+ * There must be room (td_state_reserve of the largest length). */
+void td_state_align(td_state *state, const int64_t *lengths);
+
+/* Views for a run of n_rows rows from first_row on. past: `length` columns from column `start`; present: all room from `start`
+ * on, same memory (a recurrent tensor: other memory, until td_state_commit). */
+void td_state_past(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, int64_t length, td_tensor *out);
+void td_state_present(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, td_tensor *out);
+/* After a run: recurrent tensors of these rows take their new values. */
+void td_state_commit(td_state *state, size_t first_row, size_t n_rows);
+
+int64_t td_state_bytes(const td_state *state);
+
+#endif
