@@ -1,0 +1,14 @@
+/* kernels/rows_f32.c - the table of variants of the row operations. */
+#include "kernels/rows_f32.h"
+
+#define TD_KERNEL(isa, needs) {#isa, (needs), &td_rows_f32_##isa},
+const td_kernel_variant td_rows_f32_variants[] = {
+#include "kernels/rows_f32.inc"
+};
+#undef TD_KERNEL
+const size_t td_rows_f32_n_variants = TD_COUNT(td_rows_f32_variants);
+
+const td_rows_f32_kernels *td_rows_f32_pick(void)
+{
+    return td_kernel_pick(td_rows_f32_variants, td_rows_f32_n_variants);
+}

@@ -1,0 +1,526 @@
+/* light/ops/gqa.c - com.microsoft GroupQueryAttention: causal attention with grouped heads and a KV cache.
+ * Source: onnxruntime docs/ContribOperators.md, release 1.31.
+ *
+ * The cache of row b holds seqlens_k[b] + 1 - sequence_length tokens before the run (none in a first prompt, where
+ * total_sequence_length is sequence_length); new keys and values go behind them. When present lies in past's memory with
+ * past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what lies behind
+ * the new ones is zero. float16 and bfloat16 are computed in float32; the cache keeps its own type. */
+#include "kernels/attention_f32.h"
+#include "kernels/rows_f32.h"
+#include "light/op.h"
+#include "tensor/half.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    IN_QUERY, IN_KEY, IN_VALUE, IN_PAST_KEY, IN_PAST_VALUE, IN_SEQLENS, IN_TOTAL, IN_COS, IN_SIN, IN_POSITIONS, IN_BIAS, IN_SINK,
+    IN_K_SCALE, IN_V_SCALE, IN_Q_NORM, IN_K_NORM
+};
+enum { OUT_Y, OUT_KEY, OUT_VALUE, OUT_QK };
+
+typedef struct gqa_state {
+    const td_attention_f32_kernels *attention;
+    const td_rows_f32_kernels *rows;
+    int64_t n_heads, n_kv_heads;
+    int64_t window; /* -1: none */
+    float scale;    /* 0: 1 / sqrt(head size) */
+    float softcap, norm_epsilon;
+    bool rotary, interleaved, causal, smooth;
+    td_dtype dtype, cache;
+} gqa_state;
+
+static bool is_plain_float(td_dtype d) { return d == TD_FLOAT || d == TD_FLOAT16 || d == TD_BFLOAT16; }
+
+/* What the op text offers and is not done. */
+static treadle_status refuse(td_prepare *p)
+{
+    static const char *const quant[] = {"k_quant_type", "v_quant_type"};
+    for (size_t i = 0; i < TD_COUNT(quant); i++) {
+        td_str type = td_attr_string(p, quant[i]);
+        if (!td_str_is(type, "NONE")) return td_unsupported(p, "a quantised cache (%s = %.*s)", quant[i], TD_STR_ARGS(type));
+    }
+    if (td_has_input(p, IN_K_SCALE) || td_has_input(p, IN_V_SCALE)) return td_unsupported(p, "a quantised cache (k_scale, v_scale)");
+    if (td_attr_int(p, "sliding_window_cache")) return td_unsupported(p, "sliding_window_cache = 1");
+    if (td_attr_int(p, "qk_output") || td_has_output(p, OUT_QK)) return td_unsupported(p, "output_qk");
+    for (size_t i = IN_PAST_KEY; i <= IN_PAST_VALUE; i++)
+        if (td_has_input(p, i) && !is_plain_float(td_input_dtype(p, i)))
+            return td_unsupported(p, "a cache of %s", td_dtype_name(td_input_dtype(p, i)));
+    return TREADLE_OK;
+}
+
+static treadle_status both_or_none(td_prepare *p, size_t a, size_t b, const char *names)
+{
+    if (td_has_input(p, a) != td_has_input(p, b)) return td_bad_node(p, "%s must be given together", names);
+    return TREADLE_OK;
+}
+
+static treadle_status gqa_prepare(td_prepare *p)
+{
+    gqa_state *s = p->state;
+
+    TD_TRY(refuse(p));
+    TD_TRY(both_or_none(p, IN_KEY, IN_VALUE, "key and value"));
+    TD_TRY(both_or_none(p, IN_PAST_KEY, IN_PAST_VALUE, "past_key and past_value"));
+    TD_TRY(both_or_none(p, IN_COS, IN_SIN, "cos_cache and sin_cache"));
+    TD_TRY(both_or_none(p, IN_Q_NORM, IN_K_NORM, "q_norm_weight and k_norm_weight"));
+    s->n_heads = td_attr_int(p, "num_heads");
+    s->n_kv_heads = td_attr_int(p, "kv_num_heads");
+    if (s->n_kv_heads < 1 || s->n_heads < 1 || s->n_heads % s->n_kv_heads != 0)
+        return td_bad_node(p, "num_heads (%lld) must be a multiple of kv_num_heads (%lld)", (long long)s->n_heads,
+                           (long long)s->n_kv_heads);
+    s->window = td_attr_int(p, "local_window_size");
+    s->scale = td_attr_float(p, "scale");
+    s->softcap = td_attr_float(p, "softcap");
+    s->norm_epsilon = td_attr_float(p, "qk_norm_epsilon");
+    s->rotary = td_attr_int(p, "do_rotary") == 1;
+    s->interleaved = td_attr_int(p, "rotary_interleaved") == 1;
+    s->causal = td_attr_int(p, "causal") != 0;
+    s->smooth = td_attr_int(p, "smooth_softmax") == 1;
+    if (s->rotary && !td_has_input(p, IN_COS)) return td_bad_node(p, "do_rotary needs cos_cache and sin_cache");
+    if (!s->causal && s->window != -1) return td_bad_node(p, "local_window_size must be -1 when causal is 0");
+    s->dtype = td_input_dtype(p, IN_QUERY);
+    s->cache = td_has_input(p, IN_PAST_KEY) ? td_input_dtype(p, IN_PAST_KEY) : s->dtype;
+    if (td_has_input(p, IN_PAST_KEY) && td_input_dtype(p, IN_PAST_VALUE) != s->cache)
+        return td_unsupported(p, "past_key and past_value of different types");
+    s->attention = td_attention_f32_pick();
+    s->rows = td_rows_f32_pick();
+    return TREADLE_OK;
+}
+
+static bool has(const td_infer *in, size_t i) { return i < in->n_inputs && in->inputs[i]->kind == TD_VALUE_TENSOR; }
+
+/* The number in total_sequence_length; false: not known yet. */
+static bool total_of(const td_infer *in, int64_t *total)
+{
+    const td_tensor *t = &in->inputs[IN_TOTAL]->tensor;
+    if (!t->data || !td_shape_known(&t->shape) || td_tensor_count(t) != 1) return false;
+    *total = td_load_i64(t->dtype, t->data, 0);
+    return true;
+}
+
+static treadle_status gqa_infer(td_infer *in)
+{
+    const gqa_state *s = in->state;
+    const td_shape *q = &in->inputs[IN_QUERY]->tensor.shape;
+    int64_t heads = s->n_heads + (has(in, IN_KEY) ? 0 : 2 * s->n_kv_heads), size = TD_DIM_UNKNOWN, total;
+
+    if (q->rank >= 0 && q->rank != 3) return td_infer_fail(in, "query must have 3 dimensions");
+    td_shape out = q->rank < 0 ? (td_shape){3, {TD_DIM_UNKNOWN, TD_DIM_UNKNOWN, TD_DIM_UNKNOWN}} : *q;
+    if (out.dims[2] >= 0) {
+        if (out.dims[2] == 0 || out.dims[2] % heads != 0)
+            return td_infer_fail(in, "%lld hidden values are not a multiple of %lld heads", (long long)out.dims[2], (long long)heads);
+        size = out.dims[2] / heads;
+        out.dims[2] = size * s->n_heads;
+    }
+    TD_TRY(td_infer_set(in, OUT_Y, s->dtype, &out));
+
+    td_shape present = {4, {out.dims[0], s->n_kv_heads, TD_DIM_UNKNOWN, size}};
+    int64_t past = 0;
+    if (has(in, IN_PAST_KEY)) {
+        const td_shape *k = &in->inputs[IN_PAST_KEY]->tensor.shape, *v = &in->inputs[IN_PAST_VALUE]->tensor.shape;
+        if ((k->rank >= 0 && k->rank != 4) || (v->rank >= 0 && v->rank != 4))
+            return td_infer_fail(in, "past_key and past_value must have 4 dimensions");
+        past = k->rank == 4 ? k->dims[2] : TD_DIM_UNKNOWN;
+        td_shape expected = {4, {out.dims[0], s->n_kv_heads, past, size}};
+        if (td_shape_known(k) && td_shape_known(v) && td_shape_known(&expected) &&
+            !(td_shape_equal(k, &expected) && td_shape_equal(v, &expected)))
+            return td_infer_fail(in, "past_key and past_value must be [batch, %lld, past, %lld]", (long long)s->n_kv_heads,
+                                 (long long)size);
+    }
+    if (total_of(in, &total) && past >= 0) {
+        if (total < 0) return td_infer_fail(in, "total_sequence_length is %lld", (long long)total);
+        present.dims[2] = TD_MAX(past, total);
+    }
+    TD_TRY(td_infer_set(in, OUT_KEY, s->cache, &present));
+    return td_infer_set(in, OUT_VALUE, s->cache, &present);
+}
+
+/* --- run */
+
+/* A strided view of heads: element d of head h of token t of sequence b. */
+typedef struct heads {
+    char *data;
+    td_dtype dtype;
+    int64_t batch, token, head; /* strides in elements; heads are dense */
+} heads;
+
+static char *head_at(const heads *x, int64_t b, int64_t t, int64_t h)
+{
+    return x->data + (b * x->batch + t * x->token + h * x->head) * (td_dtype_bits(x->dtype) / 8);
+}
+
+typedef struct gqa_run {
+    const gqa_state *s;
+    td_run *r;
+    int64_t n_batch, n_new, size, half; /* half: rotated pairs of a head */
+    int64_t n_present;                  /* rows of present */
+    bool first;                         /* a first prompt: no past */
+    const int32_t *seqlens;
+    heads query, key, value;            /* inputs */
+    heads past_key, past_value, present_key, present_value;
+    heads q;                            /* what attention reads: float32 */
+    const float *q_norm, *k_norm;
+    const int64_t *positions;           /* [batch, new] or NULL */
+    float *buffer;                      /* per thread: [size + 2 * half] */
+    int64_t per_thread;
+} gqa_run;
+
+static int64_t n_total(const gqa_run *w, int64_t b) { return (int64_t)w->seqlens[b] + 1; }
+static int64_t n_past(const gqa_run *w, int64_t b) { return w->first ? 0 : n_total(w, b) - w->n_new; }
+
+static void convert(td_dtype from, const void *source, td_dtype to, void *target, int64_t n, float *buffer)
+{
+    if (from == to) {
+        if (source != target) memmove(target, source, (size_t)n * (size_t)td_dtype_bits(from) / 8);
+    } else if (to == TD_FLOAT) {
+        td_to_f32(from, source, n, target);
+    } else if (from == TD_FLOAT) {
+        td_from_f32(to, source, n, target);
+    } else {
+        td_to_f32(from, source, n, buffer);
+        td_from_f32(to, buffer, n, target);
+    }
+}
+
+/* One head of q or k: normalised, rotated, stored at `to`. cos NULL: not rotated. */
+static void place_head(const gqa_run *w, const heads *from, const char *source, const float *norm, const float *cos,
+                       const float *sin, td_dtype to_dtype, char *to, float *buffer)
+{
+    if (!norm && !cos) {
+        convert(from->dtype, source, to_dtype, to, w->size, buffer);
+        return;
+    }
+    const float *x = (const float *)(const void *)source;
+    float *y = to_dtype == TD_FLOAT ? (float *)(void *)to : buffer;
+    if (from->dtype != TD_FLOAT) {
+        td_to_f32(from->dtype, source, w->size, y);
+        x = y;
+    }
+    if (norm) {
+        w->s->rows->rms_norm(x, norm, w->size, w->s->norm_epsilon, y);
+        x = y;
+    }
+    if (cos) {
+        w->s->rows->rotate(x, cos, sin, w->half, w->s->interleaved, y);
+        if (x != y) memcpy(y + 2 * w->half, x + 2 * w->half, (size_t)(w->size - 2 * w->half) * sizeof(float));
+    }
+    if (to_dtype != TD_FLOAT) td_from_f32(to_dtype, y, w->size, to);
+}
+
+static const float *rotation(const gqa_run *w, size_t input, int64_t position, float *copy)
+{
+    const td_tensor *t = w->r->in[input];
+    const char *row = (const char *)t->data + position * w->half * (td_dtype_bits(t->dtype) / 8);
+    if (t->dtype == TD_FLOAT) return (const float *)(const void *)row;
+    td_to_f32(t->dtype, row, w->half, copy);
+    return copy;
+}
+
+/* The rotary position of new token t. Padding behind a ragged prompt gets one that is surely there. */
+static int64_t position_of(const gqa_run *w, int64_t b, int64_t t)
+{
+    if (w->positions) return w->positions[b * w->n_new + t];
+    int64_t at = n_past(w, b) + t;
+    return w->first && at >= n_total(w, b) ? 0 : at;
+}
+
+static void place_tokens(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const gqa_run *w = arg;
+    const gqa_state *s = w->s;
+    float *buffer = w->buffer + thread * w->per_thread;
+    bool own_q = w->q.data != w->query.data;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t b = i / w->n_new, t = i % w->n_new, to = n_past(w, b) + t;
+        const float *cos = NULL, *sin = NULL;
+        if (s->rotary) {
+            int64_t position = position_of(w, b, t);
+            cos = rotation(w, IN_COS, position, buffer + w->size);
+            sin = rotation(w, IN_SIN, position, buffer + w->size + w->half);
+        }
+        for (int64_t h = 0; own_q && h < s->n_heads; h++)
+            place_head(w, &w->query, head_at(&w->query, b, t, h), w->q_norm, cos, sin, TD_FLOAT, head_at(&w->q, b, t, h), buffer);
+        for (int64_t h = 0; h < s->n_kv_heads; h++) {
+            place_head(w, &w->key, head_at(&w->key, b, t, h), w->k_norm, cos, sin, s->cache, head_at(&w->present_key, b, to, h), buffer);
+            place_head(w, &w->value, head_at(&w->value, b, t, h), NULL, NULL, NULL, s->cache,
+                       head_at(&w->present_value, b, to, h), buffer);
+        }
+    }
+}
+
+/* What is in present besides the new tokens, for one cache: past's rows before, zeros behind. */
+static void fill_cache(const gqa_run *w, const heads *past, const heads *present, int64_t b, int64_t h)
+{
+    size_t bytes = (size_t)w->size * (size_t)td_dtype_bits(w->s->cache) / 8;
+    int64_t before = n_past(w, b);
+    if (past->data && past->data == present->data) return;
+    for (int64_t t = 0; t < before; t++) memcpy(head_at(present, b, t, h), head_at(past, b, t, h), bytes);
+    for (int64_t t = before + w->n_new; t < w->n_present; t++) memset(head_at(present, b, t, h), 0, bytes);
+}
+
+static void fill_caches(void *arg, int64_t begin, int64_t end, int thread)
+{
+    const gqa_run *w = arg;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t b = i / w->s->n_kv_heads, h = i % w->s->n_kv_heads;
+        fill_cache(w, &w->past_key, &w->present_key, b, h);
+        fill_cache(w, &w->past_value, &w->present_value, b, h);
+    }
+}
+
+/* [batch, token, head * size], or a part of it that starts at head `first`; dense heads. */
+static treadle_status token_heads(td_run *r, const td_tensor *t, int64_t first, int64_t size, heads *out)
+{
+    td_tensor copy = *t;
+    if (t->strides[2] != 1) {
+        size_t bytes;
+        if (!td_tensor_bytes(t, &bytes)) return td_run_fail(r, "an input is too large");
+        td_tensor_view(&copy, t->dtype, &t->shape, td_run_scratch(r, bytes));
+        if (!copy.data) return TREADLE_OUT_OF_MEMORY;
+        td_tensor_copy(&copy, t);
+    }
+    *out = (heads){.dtype = t->dtype, .batch = copy.strides[0], .token = copy.strides[1], .head = size};
+    out->data = (char *)copy.data + first * size * (td_dtype_bits(t->dtype) / 8);
+    return TREADLE_OK;
+}
+
+/* [batch, head, token, size] */
+static heads cache_heads(const td_tensor *t)
+{
+    return (heads){.data = t->data, .dtype = t->dtype, .batch = t->strides[0], .token = t->strides[2], .head = t->strides[1]};
+}
+
+static treadle_status make_dense(td_run *r, const td_tensor *t, td_tensor *out)
+{
+    *out = *t;
+    if (t->strides[3] == 1 || t->shape.dims[3] == 1) return TREADLE_OK;
+    size_t bytes;
+    if (!td_tensor_bytes(t, &bytes)) return td_run_fail(r, "the cache is too large");
+    td_tensor_view(out, t->dtype, &t->shape, td_run_scratch(r, bytes));
+    if (!out->data) return TREADLE_OUT_OF_MEMORY;
+    td_tensor_copy(out, t);
+    return TREADLE_OK;
+}
+
+static const td_tensor *input(const td_run *r, size_t i) { return i < r->n_inputs ? r->in[i] : NULL; }
+
+/* float32 of a dense input; in place if it is that already. */
+static treadle_status dense_f32(td_run *r, const td_tensor *t, const float **out)
+{
+    *out = t->data;
+    if (t->dtype == TD_FLOAT) return TREADLE_OK;
+    float *copy = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof(float));
+    if (!copy) return TREADLE_OUT_OF_MEMORY;
+    td_to_f32(t->dtype, t->data, td_tensor_count(t), copy);
+    *out = copy;
+    return TREADLE_OK;
+}
+
+static treadle_status check_lengths(const gqa_run *w)
+{
+    td_run *r = w->r;
+    const td_tensor *past = input(r, IN_PAST_KEY);
+    int64_t n_kept = past ? past->shape.dims[2] : 0;
+
+    if (td_tensor_count(r->in[IN_SEQLENS]) != w->n_batch)
+        return td_run_fail(r, "seqlens_k has %lld entries; expected one for each of %lld sequences",
+                           (long long)td_tensor_count(r->in[IN_SEQLENS]), (long long)w->n_batch);
+    for (int64_t b = 0; b < w->n_batch; b++) {
+        int64_t total = n_total(w, b), before = n_past(w, b);
+        if (total < 1 || before < 0 || before > n_kept || before + w->n_new > w->n_present)
+            return td_run_fail(r, "seqlens_k[%lld] is %lld, with %lld new tokens, %lld in the past and room for %lld",
+                               (long long)b, (long long)w->seqlens[b], (long long)w->n_new, (long long)n_kept,
+                               (long long)w->n_present);
+    }
+    return TREADLE_OK;
+}
+
+static treadle_status check_rotation(gqa_run *w)
+{
+    const td_tensor *cos = input(w->r, IN_COS), *sin = input(w->r, IN_SIN), *positions = input(w->r, IN_POSITIONS);
+
+    if (!w->s->rotary) return TREADLE_OK;
+    if (cos->shape.rank != 2 || !td_shape_equal(&cos->shape, &sin->shape) || cos->shape.dims[1] * 2 > w->size)
+        return td_run_fail(w->r, "cos_cache and sin_cache must be [positions, at most %lld]", (long long)(w->size / 2));
+    w->half = cos->shape.dims[1];
+    if (positions && td_tensor_count(positions) == w->n_batch * w->n_new) w->positions = positions->data;
+    else if (positions) return td_run_fail(w->r, "position_ids must be [batch, sequence_length]");
+    for (int64_t b = 0; b < w->n_batch; b++)
+        for (int64_t t = 0; t < w->n_new; t++) {
+            int64_t at = position_of(w, b, t);
+            if (at < 0 || at >= cos->shape.dims[0])
+                return td_run_fail(w->r, "position %lld; cos_cache and sin_cache have %lld", (long long)at,
+                                   (long long)cos->shape.dims[0]);
+        }
+    return TREADLE_OK;
+}
+
+/* Views of all inputs, past and present. */
+static treadle_status set_up(gqa_run *w)
+{
+    td_run *r = w->r;
+    const gqa_state *s = w->s;
+    const td_tensor *q = r->in[IN_QUERY], *key = input(r, IN_KEY), *value = input(r, IN_VALUE), *past = input(r, IN_PAST_KEY);
+    int64_t heads_in = s->n_heads + (key ? 0 : 2 * s->n_kv_heads);
+    td_tensor dense, scratch;
+
+    w->n_batch = q->shape.dims[0];
+    w->n_new = q->shape.dims[1];
+    w->size = q->shape.dims[2] / heads_in;
+    int64_t total = td_load_i64(TD_INT32, r->in[IN_TOTAL]->data, 0);
+    w->first = w->n_new == total;
+    w->n_present = TD_MAX(total, past ? past->shape.dims[2] : 0);
+    w->seqlens = r->in[IN_SEQLENS]->data;
+    if (key) {
+        td_shape expected = {3, {w->n_batch, w->n_new, s->n_kv_heads * w->size}};
+        if (!td_shape_equal(&key->shape, &expected) || !td_shape_equal(&value->shape, &expected))
+            return td_run_fail(r, "key and value must be [batch, sequence, %lld]", (long long)expected.dims[2]);
+    }
+    TD_TRY(token_heads(r, q, 0, w->size, &w->query));
+    TD_TRY(token_heads(r, key ? key : q, key ? 0 : s->n_heads, w->size, &w->key));
+    TD_TRY(token_heads(r, value ? value : q, value ? 0 : s->n_heads + s->n_kv_heads, w->size, &w->value));
+    if (past) {
+        TD_TRY(make_dense(r, past, &dense));
+        w->past_key = cache_heads(&dense);
+        TD_TRY(make_dense(r, r->in[IN_PAST_VALUE], &dense));
+        w->past_value = cache_heads(&dense);
+    }
+    td_shape present = {4, {w->n_batch, s->n_kv_heads, w->n_present, w->size}};
+    for (size_t i = OUT_KEY; i <= OUT_VALUE; i++) { /* a present that nobody wants is still what attention reads */
+        const td_tensor *t = i < r->n_outputs ? r->out[i] : NULL;
+        if (!t) {
+            size_t bytes;
+            td_tensor_view(&scratch, s->cache, &present, NULL);
+            if (!td_tensor_bytes(&scratch, &bytes)) return td_run_fail(r, "the cache is too large");
+            scratch.data = td_run_scratch(r, bytes);
+            if (!scratch.data) return TREADLE_OUT_OF_MEMORY;
+            t = &scratch;
+        }
+        *(i == OUT_KEY ? &w->present_key : &w->present_value) = cache_heads(t);
+    }
+    return TREADLE_OK;
+}
+
+/* Norm weights, memory for rotated queries, buffers of the threads. */
+static treadle_status set_up_tokens(gqa_run *w)
+{
+    td_run *r = w->r;
+    const td_tensor *q_norm = input(r, IN_Q_NORM), *k_norm = input(r, IN_K_NORM);
+    size_t threads = (size_t)td_pool_threads(r->pool);
+
+    if (q_norm) {
+        if (td_tensor_count(q_norm) != w->size || td_tensor_count(k_norm) != w->size)
+            return td_run_fail(r, "q_norm_weight and k_norm_weight must have %lld values", (long long)w->size);
+        TD_TRY(dense_f32(r, q_norm, &w->q_norm));
+        TD_TRY(dense_f32(r, k_norm, &w->k_norm));
+    }
+    w->per_thread = TD_ROUND_UP(w->size + 2 * w->half, 16);
+    w->buffer = td_run_scratch(r, threads * (size_t)w->per_thread * sizeof(float));
+    if (!w->buffer) return TREADLE_OUT_OF_MEMORY;
+    w->q = w->query;
+    if (!w->s->rotary && !q_norm && w->s->dtype == TD_FLOAT) return TREADLE_OK;
+    int64_t row = w->s->n_heads * w->size;
+    w->q = (heads){.dtype = TD_FLOAT, .batch = w->n_new * row, .token = row, .head = w->size};
+    w->q.data = td_run_scratch(r, (size_t)(w->n_batch * w->n_new * row) * sizeof(float));
+    return w->q.data ? TREADLE_OK : TREADLE_OUT_OF_MEMORY;
+}
+
+/* Bias and sinks of the jobs; strides of 0 where the bias is shared. */
+static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t group)
+{
+    td_run *r = w->r;
+    const gqa_state *s = w->s;
+    const td_tensor *bias = input(r, IN_BIAS), *sink = input(r, IN_SINK);
+    const float *values = NULL, *sinks = NULL;
+
+    if (bias) {
+        const int64_t *d = bias->shape.dims;
+        if (bias->shape.rank != 4 || (d[0] != 1 && d[0] != w->n_batch) || (d[1] != 1 && d[1] != s->n_heads) || d[2] != w->n_new)
+            return td_run_fail(r, "attention_bias must be [1 or batch, 1 or heads, sequence_length, total_sequence_length]");
+        for (int64_t b = 0; b < w->n_batch; b++)
+            if (d[3] < n_total(w, b)) return td_run_fail(r, "attention_bias is shorter than the sequence");
+        TD_TRY(dense_f32(r, bias, &values));
+    }
+    if (sink) {
+        if (td_tensor_count(sink) != s->n_heads) return td_run_fail(r, "head_sink must have %lld values", (long long)s->n_heads);
+        TD_TRY(dense_f32(r, sink, &sinks));
+    } else if (s->smooth) {
+        float *zeros = td_run_scratch(r, (size_t)s->n_heads * sizeof(float));
+        if (!zeros) return TREADLE_OUT_OF_MEMORY;
+        memset(zeros, 0, (size_t)s->n_heads * sizeof(float));
+        sinks = zeros;
+    }
+    for (int64_t i = 0; i < w->n_batch * s->n_kv_heads; i++) {
+        int64_t b = i / s->n_kv_heads, h = i % s->n_kv_heads * group;
+        if (sinks) jobs[i].sink = sinks + h;
+        if (!values) continue;
+        int64_t row = bias->shape.dims[3], head = bias->shape.dims[1] == 1 ? 0 : w->n_new * row;
+        int64_t batch = bias->shape.dims[0] == 1 ? 0 : bias->shape.dims[1] * w->n_new * row;
+        jobs[i].bias = values + b * batch + h * head;
+        jobs[i].bias_row = row;
+        jobs[i].bias_head = head;
+    }
+    return TREADLE_OK;
+}
+
+static treadle_status attend(const gqa_run *w)
+{
+    td_run *r = w->r;
+    const gqa_state *s = w->s;
+    const td_tensor *y = r->out[OUT_Y];
+    int64_t group = s->n_heads / s->n_kv_heads, n_jobs = w->n_batch * s->n_kv_heads, row = s->n_heads * w->size;
+    td_attention_f32 *jobs = td_run_scratch(r, (size_t)n_jobs * sizeof *jobs), widest;
+    float *out = y->data;
+    size_t bytes;
+
+    if (s->dtype != TD_FLOAT) out = td_run_scratch(r, (size_t)td_tensor_count(y) * sizeof(float));
+    if (!jobs || !out) return TREADLE_OUT_OF_MEMORY;
+    for (int64_t i = 0; i < n_jobs; i++) {
+        int64_t b = i / s->n_kv_heads, h = i % s->n_kv_heads;
+        jobs[i] = (td_attention_f32){
+            .n_q = w->n_new, .n_keys = n_total(w, b), .group = group, .head_size = w->size, .v_head_size = w->size,
+            .q = (const float *)(const void *)head_at(&w->q, b, 0, h * group), .q_row = w->q.token, .q_head = w->q.head,
+            .kv = s->cache, .k = head_at(&w->present_key, b, 0, h), .v = head_at(&w->present_value, b, 0, h),
+            .k_row = w->present_key.token, .v_row = w->present_value.token,
+            .out = out + b * w->n_new * row + h * group * w->size, .out_row = row, .out_head = w->size,
+            .causal = s->causal, .first = n_past(w, b), .window = s->window > 0 ? s->window : 0,
+            .scale = s->scale != 0 ? s->scale : 1 / sqrtf((float)w->size), .softcap = s->softcap};
+    }
+    TD_TRY(add_bias(w, jobs, group));
+    widest = jobs[0];
+    for (int64_t i = 1; i < n_jobs; i++) widest.n_keys = TD_MAX(widest.n_keys, jobs[i].n_keys);
+    if (!td_attention_f32_scratch(s->attention, &widest, n_jobs, r->pool, &bytes)) return td_run_fail(r, "sizes overflow");
+    void *scratch = td_run_scratch(r, bytes);
+    if (!scratch) return TREADLE_OUT_OF_MEMORY;
+    td_attention_f32_parallel(s->attention, jobs, n_jobs, r->pool, scratch);
+    if (s->dtype != TD_FLOAT) td_from_f32(s->dtype, out, td_tensor_count(y), y->data);
+    return TREADLE_OK;
+}
+
+static treadle_status gqa_run_op(td_run *r)
+{
+    enum { GRAIN = 16384 };
+    gqa_run w = {.s = r->state, .r = r};
+
+    if (td_tensor_count(r->in[IN_QUERY]) == 0) return TREADLE_OK;
+    TD_TRY(set_up(&w));
+    TD_TRY(check_lengths(&w));
+    TD_TRY(check_rotation(&w));
+    TD_TRY(set_up_tokens(&w));
+    int64_t per_token = (w.s->n_heads + 2 * w.s->n_kv_heads) * w.size, per_cache = 2 * w.n_present * w.size;
+    td_pool_range(r->pool, w.n_batch * w.s->n_kv_heads, TD_MAX(1, GRAIN / TD_MAX(1, per_cache)), 1, fill_caches, &w);
+    td_pool_range(r->pool, w.n_batch * w.n_new, TD_MAX(1, GRAIN / TD_MAX(1, per_token)), 1, place_tokens, &w);
+    return attend(&w);
+}
+
+const td_op_impl td_op_group_query_attention = {
+    .state_bytes = sizeof(gqa_state),
+    .prepare = gqa_prepare,
+    .infer = gqa_infer,
+    .run = gqa_run_op,
+    .flags = TD_OP_EXTENDS,
+    .strided_inputs = 1u << IN_QUERY | 1u << IN_KEY | 1u << IN_VALUE | 1u << IN_PAST_KEY | 1u << IN_PAST_VALUE,
+    .strided_outputs = 1u << OUT_KEY | 1u << OUT_VALUE};
