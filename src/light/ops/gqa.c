@@ -217,10 +217,11 @@ static const float *rotation(const gqa_run *w, size_t input, int64_t position, f
     return copy;
 }
 
-/* The rotary position of new token t. Padding behind a ragged prompt gets one that is surely there. */
+/* The rotary position of new token t. Of position_ids a first prompt reads the first entry only, as the op text has it.
+ * Padding behind a ragged prompt gets a position that is surely there. */
 static int64_t position_of(const gqa_run *w, int64_t b, int64_t t)
 {
-    if (w->positions) return w->positions[b * w->n_new + t];
+    if (w->positions) return w->first ? w->positions[0] + t : w->positions[b * w->n_new + t];
     int64_t at = n_past(w, b) + t;
     return w->first && at >= n_total(w, b) ? 0 : at;
 }
