@@ -11,6 +11,9 @@
 #define TD_INLINE                                                                                                      \
     static inline __attribute__((always_inline)) /* for "templates": always-inline with constant arguments */
 #define TD_NOINLINE __attribute__((noinline))
+/* For wholly unrolled SIMD code, which UndefinedBehaviorSanitizer's checks blow up to minutes of compiling. */
+#define TD_NO_UBSAN __attribute__((no_sanitize("undefined")))
+#define TD_SIMD TD_INLINE TD_NO_UBSAN
 #define TD_LIKELY(x) __builtin_expect(!!(x), 1)
 #define TD_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define TD_ALIGNED(n) __attribute__((aligned(n)))

@@ -53,7 +53,7 @@ td_str td_json_string_or(const td_json *object, const char *key, const char *fal
 }
 
 void td_text_place(td_str text, size_t offset, uint32_t *line, uint32_t *column) {
-    const char *start = text.p, *at = text.p + TD_MIN(offset, text.n), *newline;
+    const char *start = text.p ? text.p : "", *at = start + TD_MIN(offset, text.n), *newline;
     *line = 1;
     while (start < at && (newline = memchr(start, '\n', (size_t)(at - start))) != NULL) {
         start = newline + 1;

@@ -116,6 +116,7 @@ TEST(doubles_are_read_exactly) {
     const char *const not_numbers[] = {"",   "-",  ".",    "e5",  "1e",  "1e+",   "1x",
                                        " 1", "1 ", "0x10", "inf", "nan", "1.2.3", "--1"};
     for (size_t i = 0; i < TD_COUNT(not_numbers); i++) CHECK(isnan(read_double(not_numbers[i])));
+    CHECK(!td_parse_double((td_str){0}, &(double){0}) && !td_parse_int((td_str){0}, &(int64_t){0}));
     CHECK_NEAR(read_double("+5."), 5, 0);
     CHECK_NEAR(read_double(".5"), 0.5, 0);
 }
