@@ -1,0 +1,474 @@
+/* tools/treadle/cmd_drive.c - `treadle drive`: scripted use. One JSON request a line on standard input, one JSON answer a line on
+ * standard output. The model is opened at the first request that needs it; a failed request leaves the next one usable.
+ *
+ *   {"op": "generate", "prompts": [[ids], ...], "options": {...}, "logits_to": PREFIX, "prompt_logits_to": PREFIX}
+ *       -> {"tokens": [[ids], ...], "finish": [...], "text": [...], "runs": {session: count}}
+ *   {"op": "timeline", "steps": [{"append": ids} | {"generate": n} | {"rewind": length}, ...], "logits_to": PREFIX}
+ *       -> {"steps": [{} | {"tokens": ids}, ...]}
+ *   {"op": "process", "logits": FILE.npy, "sequence": ids, "prompt_length": n, "options": {...}, "to": FILE.npy} -> {"kept": n}
+ *   {"op": "stream", "prompts": ..., "options": ...} -> {"pieces": ["text", ...]}
+ *
+ * Arrays go through .npy files: PREFIX.i.npy is row i's logits, float32 [steps, vocab]. */
+#include "command.h"
+
+#include "base/alloc.h"
+#include "base/arena.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct drive_args {
+    td_model_args model;
+    const char *engine;
+} drive_args;
+
+static const td_option drive_options[] = {
+    {"engine", 0, OPTION_TEXT, "NAME", "the engine that runs the graphs: light (default)", offsetof(drive_args, engine)},
+    MODEL_OPTIONS(drive_args),
+};
+
+/* One request being answered. */
+typedef struct drive {
+    const drive_args *args;
+    const char *path;
+    treadle_model *model;  /* NULL: not opened yet */
+    td_arena keep;         /* of the model's options */
+    td_arena arena;        /* of this request */
+    td_json *request;
+    td_json_writer out;
+    treadle_error error;
+} drive;
+
+static treadle_status fail(drive *d, const char *format, ...) TD_PRINTF(2, 3);
+static treadle_status fail(drive *d, const char *format, ...)
+{
+    va_list args;
+
+    d->error = (treadle_error){.code = TREADLE_INVALID_ARGUMENT};
+    va_start(args, format);
+    vsnprintf(d->error.message, sizeof d->error.message, format, args);
+    va_end(args);
+    return TREADLE_INVALID_ARGUMENT;
+}
+
+static treadle_status open_model(drive *d)
+{
+    td_model_source source;
+
+    if (d->model) return TREADLE_OK;
+    if (td_model_source_get(&d->args->model, d->path, &d->keep, &source) != EXIT_OK)
+        return fail(d, "the model cannot be opened; standard error has the reason");
+    return treadle_model_open(source.path, &source.options, &d->model, &d->error);
+}
+
+/* --- reading requests */
+static treadle_status read_ids(drive *d, const td_json *list, const char *what, treadle_ids *out)
+{
+    if (!list || list->kind != TD_JSON_ARRAY) return fail(d, "%s: expected a list of ids", what);
+    int32_t *ids = TD_ARENA_ARRAY(&d->arena, int32_t, list->n ? list->n : 1);
+    if (!ids) return fail(d, "out of memory");
+    size_t n = 0;
+    for (const td_json *i = list->first; i; i = i->next) {
+        if (i->kind != TD_JSON_INT || i->as_int < INT32_MIN || i->as_int > INT32_MAX)
+            return fail(d, "%s: expected a list of ids", what);
+        ids[n++] = (int32_t)i->as_int;
+    }
+    *out = (treadle_ids){ids, n};
+    return TREADLE_OK;
+}
+
+static treadle_status read_prompts(drive *d, treadle_ids **out, size_t *out_n)
+{
+    const td_json *prompts = td_json_get(d->request, "prompts");
+
+    if (!prompts || prompts->kind != TD_JSON_ARRAY || prompts->n == 0) return fail(d, "prompts: expected a list of lists of ids");
+    treadle_ids *rows = TD_ARENA_ARRAY(&d->arena, treadle_ids, prompts->n);
+    if (!rows) return fail(d, "out of memory");
+    size_t n = 0;
+    for (const td_json *p = prompts->first; p; p = p->next) {
+        treadle_status status = read_ids(d, p, "prompts", &rows[n++]);
+        if (status != TREADLE_OK) return status;
+    }
+    *out = rows;
+    *out_n = n;
+    return TREADLE_OK;
+}
+
+static char *file_name(drive *d, const char *key)
+{
+    td_str name = td_json_string_or(d->request, key, "");
+    return name.n ? td_arena_strndup(&d->arena, name.p, name.n) : NULL;
+}
+
+/* Names of numeric options, and where they go. */
+static const struct {
+    const char *name;
+    bool real;
+    size_t offset;
+} numbers[] = {
+    {"max_new_tokens", false, offsetof(treadle_generate_options, max_new_tokens)},
+    {"max_length", false, offsetof(treadle_generate_options, max_length)},
+    {"min_length", false, offsetof(treadle_generate_options, min_length)},
+    {"top_k", false, offsetof(treadle_generate_options, top_k)},
+    {"no_repeat_ngram_size", false, offsetof(treadle_generate_options, no_repeat_ngram_size)},
+    {"seed", false, offsetof(treadle_generate_options, seed)},
+    {"temperature", true, offsetof(treadle_generate_options, temperature)},
+    {"top_p", true, offsetof(treadle_generate_options, top_p)},
+    {"min_p", true, offsetof(treadle_generate_options, min_p)},
+    {"repetition_penalty", true, offsetof(treadle_generate_options, repetition_penalty)},
+};
+
+static treadle_status read_number(drive *d, const td_json *value, treadle_generate_options *o, bool *known)
+{
+    *known = false;
+    for (size_t i = 0; i < TD_COUNT(numbers); i++) {
+        if (!td_str_is(value->key, numbers[i].name)) continue;
+        *known = true;
+        void *target = (char *)o + numbers[i].offset;
+        bool fits = value->kind == TD_JSON_INT || (numbers[i].real && value->kind == TD_JSON_DOUBLE);
+        if (!fits) return fail(d, "options.%s: expected a %s", numbers[i].name, numbers[i].real ? "number" : "whole number");
+        if (numbers[i].real)
+            *(double *)target = value->as_double;
+        else
+            *(int64_t *)target = value->as_int;
+    }
+    return TREADLE_OK;
+}
+
+static treadle_status read_stop(drive *d, const td_json *list, treadle_generate_options *o)
+{
+    if (list->kind != TD_JSON_ARRAY) return fail(d, "options.stop: expected a list of strings");
+    const char **stop = TD_ARENA_ARRAY(&d->arena, const char *, list->n + 1u);
+    size_t n = 0;
+    for (const td_json *s = list->first; stop && s; s = s->next) {
+        if (s->kind != TD_JSON_STRING) return fail(d, "options.stop: expected a list of strings");
+        stop[n] = td_arena_strndup(&d->arena, s->string.p, s->string.n);
+        if (!stop[n++]) return fail(d, "out of memory");
+    }
+    if (!stop) return fail(d, "out of memory");
+    o->stop = stop;
+    o->n_stop = (int64_t)n;
+    return TREADLE_OK;
+}
+
+static treadle_status read_options(drive *d, treadle_generate_options *o)
+{
+    const td_json *options = td_json_get(d->request, "options");
+    treadle_status status = TREADLE_OK;
+    treadle_ids eos;
+    bool known;
+
+    treadle_generate_options_init(o);
+    o->do_sample = 0;
+    for (const td_json *v = options ? options->first : NULL; v && status == TREADLE_OK; v = v->next) {
+        status = read_number(d, v, o, &known);
+        if (known || status != TREADLE_OK) continue;
+        if (td_str_is(v->key, "do_sample") && v->kind == TD_JSON_BOOL) {
+            o->do_sample = v->as_bool;
+        } else if (td_str_is(v->key, "eos")) {
+            status = read_ids(d, v, "options.eos", &eos);
+            if (status == TREADLE_OK) {
+                o->eos = eos.ids;
+                o->n_eos = (int64_t)eos.n;
+            }
+        } else if (td_str_is(v->key, "stop")) {
+            status = read_stop(d, v, o);
+        } else {
+            status = fail(d, "options.%.*s: not an option that this version knows", TD_STR_ARGS(v->key));
+        }
+    }
+    return status;
+}
+
+/* --- answers */
+static void write_ids(drive *d, treadle_ids ids)
+{
+    td_json_begin_array(&d->out);
+    for (size_t i = 0; i < ids.n; i++) td_json_write_int(&d->out, ids.ids[i]);
+    td_json_end_array(&d->out);
+}
+
+static treadle_status save_logits(drive *d, const char *prefix, size_t index, const treadle_tensor *logits)
+{
+    char *path = td_arena_printf(&d->arena, "%s.%zu.npy", prefix, index);
+
+    return path ? treadle_tensor_write_npy(path, logits, &d->error) : fail(d, "out of memory");
+}
+
+static void write_results(drive *d, const treadle_generator *g, size_t n_rows)
+{
+    treadle_model_info info = {.struct_size = sizeof info};
+
+    treadle_model_get_info(d->model, &info);
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "tokens");
+    td_json_begin_array(&d->out);
+    for (size_t i = 0; i < n_rows; i++) write_ids(d, treadle_generator_new_ids(g, i));
+    td_json_end_array(&d->out);
+    td_json_key(&d->out, "finish");
+    td_json_begin_array(&d->out);
+    for (size_t i = 0; i < n_rows; i++) td_json_write_text(&d->out, treadle_finish_text(treadle_generator_finish(g, i)));
+    td_json_end_array(&d->out);
+    td_json_key(&d->out, "text");
+    td_json_begin_array(&d->out);
+    for (size_t i = 0; i < n_rows; i++) {
+        treadle_string text = treadle_generator_text(g, i);
+        if (text.p)
+            td_json_write_string(&d->out, (td_str){text.p, text.n});
+        else
+            td_json_write_null(&d->out);
+    }
+    td_json_end_array(&d->out);
+    td_json_key(&d->out, "runs");
+    td_json_begin_object(&d->out);
+    for (int32_t i = 0; i < info.n_sessions; i++) {
+        const char *name = "";
+        int64_t runs = treadle_generator_runs(g, (size_t)i, &name);
+        td_json_key(&d->out, name);
+        td_json_write_int(&d->out, runs);
+    }
+    td_json_end_object(&d->out);
+    td_json_end_object(&d->out);
+}
+
+static treadle_status generate_with(drive *d, treadle_generator *g, const treadle_ids *rows, size_t n_rows)
+{
+    const char *logits_to = file_name(d, "logits_to"), *prompt_to = file_name(d, "prompt_logits_to");
+    treadle_status status = treadle_generator_append(g, rows, n_rows, &d->error);
+    treadle_tensor logits;
+
+    if (status == TREADLE_OK && prompt_to) status = treadle_generator_prefill(g, &d->error);
+    for (size_t i = 0; prompt_to && i < n_rows && status == TREADLE_OK; i++) {
+        status = treadle_generator_prompt_logits(g, i, &logits, &d->error);
+        if (status == TREADLE_OK) status = save_logits(d, prompt_to, i, &logits);
+    }
+    if (status == TREADLE_OK) status = treadle_generator_run(g, -1, NULL, NULL, &d->error);
+    for (size_t i = 0; logits_to && i < n_rows && status == TREADLE_OK; i++) {
+        status = treadle_generator_step_logits(g, i, &logits, &d->error);
+        if (status == TREADLE_OK) status = save_logits(d, logits_to, i, &logits);
+    }
+    if (status == TREADLE_OK) write_results(d, g, n_rows);
+    return status;
+}
+
+static treadle_status make_generator(drive *d, treadle_generator **out)
+{
+    treadle_generate_options options;
+    treadle_status status = read_options(d, &options);
+
+    if (status == TREADLE_OK && td_json_get(d->request, "tensors") && td_json_get(d->request, "tensors")->n)
+        status = fail(d, "tensors: this version takes prompts only");
+    if (status == TREADLE_OK) status = open_model(d);
+    options.keep_logits = td_json_get(d->request, "logits_to") != NULL;
+    options.prompt_logits = td_json_get(d->request, "prompt_logits_to") != NULL;
+    return status == TREADLE_OK ? treadle_generator_new(d->model, &options, out, &d->error) : status;
+}
+
+static treadle_status op_generate(drive *d)
+{
+    treadle_generator *g = NULL;
+    treadle_ids *rows;
+    size_t n_rows;
+    treadle_status status = read_prompts(d, &rows, &n_rows);
+
+    if (status == TREADLE_OK) status = make_generator(d, &g);
+    if (status == TREADLE_OK) status = generate_with(d, g, rows, n_rows);
+    treadle_generator_free(g);
+    return status;
+}
+
+/* --- timeline */
+static treadle_status timeline_step(drive *d, treadle_generator *g, const td_json *step, const char *logits_to, size_t *k)
+{
+    const td_json *append = td_json_get(step, "append"), *count = td_json_get(step, "generate"), *rewind = td_json_get(step, "rewind");
+    treadle_status status = TREADLE_OK;
+    treadle_tensor logits;
+    treadle_ids ids;
+
+    td_json_begin_object(&d->out);
+    if (append) {
+        status = read_ids(d, append, "append", &ids);
+        if (status == TREADLE_OK) status = treadle_generator_append(g, &ids, 1, &d->error);
+    } else if (count && count->kind == TD_JSON_INT) {
+        status = treadle_generator_run(g, count->as_int, NULL, NULL, &d->error);
+        if (status == TREADLE_OK && logits_to) {
+            status = treadle_generator_step_logits(g, 0, &logits, &d->error);
+            if (status == TREADLE_OK) status = save_logits(d, logits_to, (*k)++, &logits);
+        }
+        if (status == TREADLE_OK) {
+            ids = treadle_generator_new_ids(g, 0);
+            size_t n = TD_MIN(ids.n, (size_t)TD_MAX(count->as_int, 0)); /* of this run: earlier ones may come before */
+            td_json_key(&d->out, "tokens");
+            write_ids(d, (treadle_ids){ids.ids + (ids.n - n), n});
+        }
+    } else if (rewind && rewind->kind == TD_JSON_INT && rewind->as_int >= 0) {
+        status = treadle_generator_rewind(g, 0, (size_t)rewind->as_int, &d->error);
+    } else {
+        status = fail(d, "steps: expected append, generate or rewind");
+    }
+    td_json_end_object(&d->out);
+    return status;
+}
+
+static treadle_status op_timeline(drive *d)
+{
+    const td_json *steps = td_json_get(d->request, "steps");
+    const char *logits_to = file_name(d, "logits_to");
+    treadle_generator *g = NULL;
+    size_t k = 0;
+
+    if (!steps || steps->kind != TD_JSON_ARRAY) return fail(d, "steps: expected a list");
+    treadle_status status = make_generator(d, &g);
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "steps");
+    td_json_begin_array(&d->out);
+    for (const td_json *s = steps->first; s && status == TREADLE_OK; s = s->next) status = timeline_step(d, g, s, logits_to, &k);
+    td_json_end_array(&d->out);
+    td_json_end_object(&d->out);
+    treadle_generator_free(g);
+    return status;
+}
+
+/* --- process */
+static treadle_status op_process(drive *d)
+{
+    const char *from = file_name(d, "logits"), *to = file_name(d, "to");
+    treadle_generate_options options;
+    treadle_value *value = NULL;
+    treadle_tensor logits;
+    treadle_ids sequence;
+    int64_t kept = 0, count;
+    size_t bytes;
+
+    if (!from || !to) return fail(d, "logits and to: expected file names");
+    treadle_status status = read_options(d, &options);
+    options.do_sample = 1;
+    if (status == TREADLE_OK) status = read_ids(d, td_json_get(d->request, "sequence"), "sequence", &sequence);
+    if (status == TREADLE_OK) status = treadle_value_read_npy(from, &value, &d->error);
+    if (status == TREADLE_OK) status = treadle_value_tensor(value, &logits, &d->error);
+    if (status == TREADLE_OK) status = treadle_tensor_size(&logits, &count, &bytes, &d->error);
+    if (status == TREADLE_OK && logits.dtype != TREADLE_DTYPE_FLOAT) status = fail(d, "logits: expected float32");
+    float *probabilities = status == TREADLE_OK ? TD_ARENA_ARRAY(&d->arena, float, (size_t)count + 1) : NULL;
+    if (status == TREADLE_OK && !probabilities) status = fail(d, "out of memory");
+    if (status == TREADLE_OK)
+        status = treadle_process_logits(&options, logits.data, (size_t)count, sequence.ids, sequence.n,
+                                        (size_t)td_json_int_or(d->request, "prompt_length", 0), probabilities, &kept, &d->error);
+    if (status == TREADLE_OK) {
+        treadle_tensor out = {.dtype = TREADLE_DTYPE_FLOAT, .rank = 1, .dims = {count}, .data = probabilities};
+        status = treadle_tensor_write_npy(to, &out, &d->error);
+    }
+    treadle_value_release(value);
+    if (status != TREADLE_OK) return status;
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "kept");
+    td_json_write_int(&d->out, kept);
+    td_json_end_object(&d->out);
+    return TREADLE_OK;
+}
+
+/* --- stream */
+static bool write_piece(void *ctx, const treadle_token *token)
+{
+    drive *d = ctx;
+
+    if (token->piece_bytes) td_json_write_string(&d->out, (td_str){token->piece, token->piece_bytes});
+    return true;
+}
+
+static treadle_status op_stream(drive *d)
+{
+    treadle_generator *g = NULL;
+    treadle_ids *rows;
+    size_t n_rows;
+    treadle_status status = read_prompts(d, &rows, &n_rows);
+
+    if (status == TREADLE_OK && n_rows != 1) status = fail(d, "stream takes one prompt");
+    if (status == TREADLE_OK) status = make_generator(d, &g);
+    if (status == TREADLE_OK) status = treadle_generator_append(g, rows, 1, &d->error);
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "pieces");
+    td_json_begin_array(&d->out);
+    if (status == TREADLE_OK) status = treadle_generator_run(g, -1, write_piece, d, &d->error);
+    td_json_end_array(&d->out);
+    td_json_end_object(&d->out);
+    treadle_generator_free(g);
+    return status;
+}
+
+/* --- the loop */
+static const struct {
+    const char *name;
+    treadle_status (*run)(drive *d);
+} ops[] = {{"generate", op_generate}, {"timeline", op_timeline}, {"process", op_process}, {"stream", op_stream}};
+
+static treadle_status dispatch(drive *d, td_str line)
+{
+    treadle_status status = td_json_parse(line, NULL, &d->arena, &d->request, &d->error);
+
+    if (status != TREADLE_OK) return status;
+    td_str op = td_json_string_or(d->request, "op", "");
+    for (size_t i = 0; i < TD_COUNT(ops); i++)
+        if (td_str_is(op, ops[i].name)) return ops[i].run(d);
+    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream)", TD_STR_ARGS(op));
+}
+
+static void answer_error(drive *d, td_buf *out)
+{
+    char text[4096];
+
+    treadle_error_format(&d->error, text, sizeof text);
+    td_buf_clear(out);
+    td_json_writer_init(&d->out, out, 0);
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "error");
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "message");
+    td_json_write_text(&d->out, text);
+    td_json_end_object(&d->out);
+    td_json_end_object(&d->out);
+}
+
+static int drive_run(void *given, char **positional, size_t n_positional)
+{
+    drive d = {.args = given, .path = positional[0]};
+    td_buf out = {0};
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t n;
+    int code = EXIT_OK;
+    (void)n_positional;
+
+    if (d.args->engine && strcmp(d.args->engine, "light") != 0)
+        return td_usage(&td_command_drive, "--engine: expected light, found \"%s\"", d.args->engine);
+    while (code == EXIT_OK && (n = getline(&line, &capacity, stdin)) > 0) {
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
+        if (n == 0) continue;
+        td_buf_clear(&out);
+        td_json_writer_init(&d.out, &out, 0);
+        d.error = (treadle_error){0};
+        if (dispatch(&d, (td_str){line, (size_t)n}) != TREADLE_OK) answer_error(&d, &out);
+        td_buf_char(&out, '\n');
+        if (out.failed || !td_out(td_buf_view(&out))) code = EXIT_RUN;
+        td_arena_free(&d.arena);
+    }
+    free(line);
+    td_buf_free(&out);
+    treadle_model_close(d.model);
+    td_arena_free(&d.keep);
+    return code;
+}
+
+const td_command td_command_drive = {
+    .name = "drive",
+    .arguments = "DIR",
+    .summary = "answer JSON requests, one a line, on standard input",
+    .help = "ops: generate, timeline, process, stream. Example:\n"
+            "  echo '{\"op\": \"generate\", \"prompts\": [[1, 2, 3]], \"options\": {\"max_new_tokens\": 8}}' | treadle drive DIR",
+    .options = drive_options,
+    .n_options = TD_COUNT(drive_options),
+    .args_bytes = sizeof(drive_args),
+    .min_positional = 1,
+    .max_positional = 1,
+    .run = drive_run,
+};

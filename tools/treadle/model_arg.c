@@ -1,0 +1,179 @@
+/* tools/treadle/model_arg.c - from a path on the command line to an open model. A GGUF file is compiled into the cache once
+ * (key: its content), in a folder of its own that is renamed into place, so that two processes may race. */
+#include "command.h"
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/map.h"
+#include "base/time.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- progress */
+typedef struct progress {
+    bool shown; /* a terminal, and not --quiet */
+    int last;   /* permille last drawn, -1: none */
+} progress;
+
+static bool draw_progress(void *ctx, const char *stage, uint64_t done, uint64_t total)
+{
+    progress *p = ctx;
+    int permille = total ? (int)(done * 1000 / total) : 1000;
+
+    if (td_interrupted()) return false;
+    if (!p->shown || permille == p->last) return true;
+    p->last = permille;
+    char bar[41];
+    int full = permille * 40 / 1000;
+    memset(bar, '#', (size_t)full);
+    memset(bar + full, '.', (size_t)(40 - full));
+    bar[40] = 0;
+    fprintf(stderr, "\r[%s] %3d%% %-24.24s", bar, permille / 10, stage);
+    if (permille == 1000) fprintf(stderr, "\r%72s\r", "");
+    fflush(stderr);
+    return true;
+}
+
+int td_compile_with_progress(const char *source, const char *out_dir, const treadle_compile_options *given, bool quiet)
+{
+    treadle_compile_options options;
+    treadle_error error = {0};
+    progress p = {.shown = !quiet && isatty(STDERR_FILENO), .last = -1};
+
+    treadle_compile_options_init(&options);
+    if (given) options = *given;
+    options.progress = draw_progress;
+    options.progress_ctx = &p;
+    td_interrupt_defer(true);
+    treadle_status status = treadle_compile(source, out_dir, &options, &error);
+    td_interrupt_defer(false);
+    if (status == TREADLE_OK) return EXIT_OK;
+    if (p.last >= 0) fprintf(stderr, "\n");
+    return td_report(&error);
+}
+
+/* --- the cache */
+static int out_of_memory(void)
+{
+    fprintf(stderr, "treadle: out of memory\n");
+    return EXIT_RUN;
+}
+
+/* The key of a file's content: its size, and a hash of all its bytes. */
+static int content_key(const char *path, char out[40])
+{
+    treadle_error error = {0};
+    td_mmap map;
+
+    if (td_mmap_open(path, &map, &error) != TREADLE_OK) return td_report(&error);
+    uint64_t a = td_hash(map.data, map.n, 0);
+    snprintf(out, 40, "%016llx-%llx", (unsigned long long)a, (unsigned long long)map.n);
+    td_mmap_close(&map);
+    return EXIT_OK;
+}
+
+/* The folder that a GGUF file is compiled into; made now if it is not there. */
+static int compiled_folder(const td_model_args *args, const char *given, td_arena *arena, char **out)
+{
+    treadle_error error = {0};
+    char key[40];
+    const char *cache = td_cache_dir(arena);
+
+    if (!cache) {
+        fprintf(stderr, "treadle: no cache folder: set HOME, XDG_CACHE_HOME or TREADLE_CACHE, or compile with `treadle build %s -o DIR`\n", given);
+        return EXIT_MODEL;
+    }
+    int code = content_key(given, key);
+    if (code != EXIT_OK) return code;
+    char *parent = td_arena_printf(arena, "%s/models", cache);
+    *out = parent ? td_arena_printf(arena, "%s/%s-v%s", parent, key, treadle_version()) : NULL;
+    if (!*out) return out_of_memory();
+    char *config = td_arena_printf(arena, "%s/genai_config.json", *out);
+    if (config && td_path_is_file(config)) return EXIT_OK;
+    if (td_make_dirs(parent, &error) != TREADLE_OK) return td_report(&error);
+    if (!args->quiet) fprintf(stderr, "treadle: compiling %s into %s (once)\n", given, *out);
+    return td_compile_with_progress(given, *out, NULL, args->quiet);
+}
+
+static int parse_setting(td_arena *arena, const char *text, treadle_setting *out)
+{
+    const char *equals = strchr(text, '=');
+
+    if (text[0] != '/' || !equals) {
+        fprintf(stderr, "treadle: --set: expected /json/pointer=value, found \"%s\"\n", text);
+        return EXIT_USAGE;
+    }
+    out->pointer = td_arena_strndup(arena, text, (size_t)(equals - text));
+    out->value = equals + 1;
+    return out->pointer ? EXIT_OK : out_of_memory();
+}
+
+static int activations_of(const char *text, treadle_activations *out)
+{
+    if (!text || strcmp(text, "auto") == 0)
+        *out = TREADLE_ACTIVATIONS_AUTO;
+    else if (strcmp(text, "float") == 0)
+        *out = TREADLE_ACTIVATIONS_FLOAT;
+    else if (strcmp(text, "int8") == 0)
+        *out = TREADLE_ACTIVATIONS_INT8;
+    else {
+        fprintf(stderr, "treadle: --activations: expected auto, float or int8, found \"%s\"\n", text);
+        return EXIT_USAGE;
+    }
+    return EXIT_OK;
+}
+
+int td_model_source_get(const td_model_args *args, const char *given, td_arena *arena, td_model_source *out)
+{
+    treadle_error error = {0};
+
+    *out = (td_model_source){0};
+    treadle_model_options_init(&out->options);
+    if (args->threads < 0 || args->threads > 1024) {
+        fprintf(stderr, "treadle: --threads: expected 0..1024, found %lld\n", (long long)args->threads);
+        return EXIT_USAGE;
+    }
+    out->options.n_threads = (int32_t)args->threads;
+    out->options.strict = args->strict;
+    out->options.no_passes = args->no_passes;
+    int code = activations_of(args->activations, &out->options.activations);
+    if (code != EXIT_OK) return code;
+    if (args->cpu && treadle_cpu_set_mask(args->cpu, &error) != TREADLE_OK) return td_report(&error);
+    out->settings = TD_ARENA_ARRAY(arena, treadle_setting, args->set.n + 1);
+    if (!out->settings) return out_of_memory();
+    for (size_t i = 0; i < args->set.n; i++) {
+        code = parse_setting(arena, args->set.items[i], &out->settings[i]);
+        if (code != EXIT_OK) return code;
+    }
+    out->options.settings = out->settings;
+    out->options.n_settings = args->set.n;
+    const char *cache = args->no_cache ? NULL : td_cache_dir(arena);
+    if (cache) {
+        out->options.pack_dir = td_arena_printf(arena, "%s/packed", cache);
+        if (!out->options.pack_dir) return out_of_memory();
+    }
+    out->path = td_arena_strdup(arena, given);
+    if (!out->path) return out_of_memory();
+    if (td_path_is_file(given) && treadle_compile_knows(given)) return compiled_folder(args, given, arena, &out->path);
+    return EXIT_OK;
+}
+
+int td_model_get(const td_model_args *args, const char *given, td_arena *arena, treadle_model **out, double *out_load_ms)
+{
+    td_model_source source;
+    treadle_error error = {0};
+    int code = td_model_source_get(args, given, arena, &source);
+
+    if (code != EXIT_OK) return code;
+    uint64_t start = td_time_ns();
+    if (treadle_model_open(source.path, &source.options, out, &error) != TREADLE_OK) {
+        code = td_report(&error);
+        return code == EXIT_USAGE ? EXIT_MODEL : code;
+    }
+    if (out_load_ms) *out_load_ms = (double)(td_time_ns() - start) * 1e-6;
+    return EXIT_OK;
+}
