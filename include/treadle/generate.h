@@ -59,8 +59,8 @@ typedef struct treadle_ids {
 TREADLE_API treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows,
                                                     treadle_error *error);
 
-/* Keeps the first `length` tokens of a row (prompt and new ones; a last token that was not run yet counts). TREADLE_UNSUPPORTED with the
- * reason if the model's state cannot be cut back. */
+/* Keeps the first `length` tokens of a row (prompt and new ones; a last token that was not run yet counts). Where the state
+ * cannot be cut (recurrent), what stays is run again. */
 TREADLE_API treadle_status treadle_generator_rewind(treadle_generator *generator, size_t row, size_t length,
                                                     treadle_error *error);
 
@@ -109,7 +109,8 @@ TREADLE_API treadle_string treadle_generator_text(const treadle_generator *gener
 TREADLE_API treadle_finish treadle_generator_finish(const treadle_generator *generator, size_t row);
 
 /* Logits as the model gave them (no processor applied), converted to float32.
- * last: [vocab], those the next token will be chosen from; needs a prefill or run. TREADLE_INVALID_ARGUMENT before.
+ * last: [vocab], those the next token will be chosen from; needs a prefill after the row's last change (a run leaves its last
+ * token to be run by the next one). TREADLE_INVALID_ARGUMENT before.
  * step: [new tokens, vocab] of the row's new ids of the latest run; needs options.keep_logits.
  * prompt: [positions, vocab] of the tokens run by the latest prefill (or first step), all of them if options.prompt_logits and the
  * graph gives them, else the last one alone. */

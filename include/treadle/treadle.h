@@ -51,7 +51,8 @@ TREADLE_API void treadle_log_set(treadle_log_level max_level, treadle_log_fn *fn
  * TREADLE_INVALID_ARGUMENT names the known words. */
 TREADLE_API treadle_status treadle_cpu_set_mask(const char *mask, treadle_error *error);
 
-/* The CPU's name, and the instruction sets in use ("avx2,avx512"; "" = plain C). Static or per-process strings. */
+/* The CPU's name (static string), and the instruction sets in use ("avx2,avx512"; "" = plain C; valid until this thread asks
+ * again). */
 TREADLE_API const char *treadle_cpu_name(void);
 TREADLE_API const char *treadle_cpu_features(void);
 

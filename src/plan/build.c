@@ -50,7 +50,9 @@ static bool optional_by_config(const td_config_session *c, td_str name)
 static void open_session(td_plan_build_ctx *b, const td_config_session *config, td_plan_session *s)
 {
     *s = (td_plan_session){.name = config->name, .config = config, .logits = -1};
-    if (!config->path) return;
+    s->c_name = td_arena_strndup(&b->plan->arena, config->name.p, config->name.n);
+    if (!s->c_name) b->out_of_memory = true;
+    if (!config->path || b->out_of_memory) return;
     open_signature(b, s);
     if (!s->signature) return;
     td_arena *arena = &b->plan->arena;

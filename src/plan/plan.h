@@ -62,6 +62,7 @@ typedef struct td_plan_wire {
 
 typedef struct td_plan_session {
     td_str name;
+    const char *c_name; /* the same, NUL-terminated */
     const td_config_session *config;
     td_signature *signature; /* owned by the plan */
     td_role *roles;          /* [n_inputs]: by name, rename, or the op that takes it */

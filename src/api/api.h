@@ -1,0 +1,31 @@
+/* api/api.h - what the files of the C ABI share. Each checks its arguments and passes on; nothing is decided here. */
+#ifndef TD_API_API_H
+#define TD_API_API_H
+
+#include "request/request.h"
+#include "treadle/treadle.h"
+
+/* TREADLE_INVALID_ARGUMENT naming the parameter unless it is there. */
+#define TD_NEED(pointer)                                                                                              \
+    do {                                                                                                              \
+        if (!(pointer)) return td_fail(error, TREADLE_INVALID_ARGUMENT, "%s is NULL", #pointer);                      \
+    } while (0)
+
+/* Copies an options struct of the caller's size over the defaults in `out`. */
+treadle_status td_api_options(const void *options, void *out, size_t size, const char *init, treadle_error *error);
+
+/* Hands a buffer's text over as memory for treadle_free. Takes the buffer, also on failure. n_bytes may be NULL. */
+treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadle_error *error);
+
+/* A value as the public view, and back. */
+void td_api_view(const td_tensor *tensor, treadle_tensor *out);
+treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error);
+
+struct treadle_value {
+    int refs; /* atomic */
+    td_value value; /* owns what it holds; tensors are dense */
+};
+/* Takes *value, also on failure. */
+treadle_status td_api_value_take(td_value *value, treadle_value **out, treadle_error *error);
+
+#endif

@@ -1,0 +1,216 @@
+/* api/session.c - one ONNX file on named tensors. */
+#include "api/api.h"
+
+#include <pthread.h>
+
+#include "base/alloc.h"
+#include "light/op.h"
+
+struct treadle_session {
+    td_light *light;
+    td_arena arena;         /* names as C strings */
+    treadle_port *inputs, *outputs;
+    size_t n_inputs, n_outputs;
+    pthread_mutex_t lock;   /* guards idle */
+    td_light_ctx *idle;     /* a context that no run uses, also the latest one's profile; NULL: none */
+};
+
+void treadle_session_options_init(treadle_session_options *options)
+{
+    *options = (treadle_session_options){.struct_size = sizeof *options};
+}
+
+static bool copy_port(td_arena *arena, const td_light_port *from, treadle_port *to)
+{
+    *to = (treadle_port){.dtype = (treadle_dtype)from->dtype, .rank = from->shape.rank, .optional = from->optional};
+    bool tensor = from->kind == TD_ONNX_TYPE_TENSOR || from->kind == TD_ONNX_TYPE_OPTIONAL;
+    to->kind = tensor ? TREADLE_VALUE_TENSOR : from->kind == TD_ONNX_TYPE_SEQUENCE ? TREADLE_VALUE_SEQUENCE : TREADLE_VALUE_NONE;
+    to->name = td_arena_strndup(arena, from->name.p ? from->name.p : "", from->name.n);
+    bool ok = to->name != NULL;
+    for (int i = 0; i < TREADLE_MAX_RANK; i++) {
+        to->dim_names[i] = "";
+        if (i >= from->shape.rank) continue;
+        to->dims[i] = from->shape.dims[i] < 0 ? -1 : from->shape.dims[i];
+        if (from->dim_names[i].n) to->dim_names[i] = td_arena_strndup(arena, from->dim_names[i].p, from->dim_names[i].n);
+        ok = ok && to->dim_names[i];
+    }
+    return ok;
+}
+
+treadle_status treadle_session_open(const char *path, const treadle_session_options *options, treadle_session **out,
+                                    treadle_error *error)
+{
+    TD_NEED(path);
+    TD_NEED(out);
+    treadle_session_options o;
+    treadle_session_options_init(&o);
+    TD_TRY(td_api_options(options, &o, sizeof o, "treadle_session_options_init", error));
+    td_light_options light = {.n_threads = o.n_threads, .no_passes = o.no_passes, .skip_passes = o.skip_passes,
+                              .activations = (td_activations)o.activations, .pack_dir = o.pack_dir, .profile = o.profile};
+    treadle_session *s = td_alloc_zero(1, sizeof *s);
+    if (!s) return td_fail_memory(error, "a session", sizeof *s);
+    td_arena_init(&s->arena);
+    pthread_mutex_init(&s->lock, NULL);
+    treadle_status status = td_light_open(path, &light, &s->light, error);
+    if (status == TREADLE_OK) {
+        s->n_inputs = td_light_n_inputs(s->light);
+        s->n_outputs = td_light_n_outputs(s->light);
+        s->inputs = TD_ARENA_ARRAY(&s->arena, treadle_port, s->n_inputs);
+        s->outputs = TD_ARENA_ARRAY(&s->arena, treadle_port, s->n_outputs);
+        bool ok = s->inputs && s->outputs;
+        for (size_t i = 0; ok && i < s->n_inputs; i++) ok = copy_port(&s->arena, td_light_input(s->light, i), &s->inputs[i]);
+        for (size_t i = 0; ok && i < s->n_outputs; i++) ok = copy_port(&s->arena, td_light_output(s->light, i), &s->outputs[i]);
+        if (!ok) status = td_fail_memory(error, "a session", 0);
+    } else {
+        td_error_file(error, path);
+    }
+    if (status != TREADLE_OK) {
+        treadle_session_close(s);
+        return status;
+    }
+    *out = s;
+    return TREADLE_OK;
+}
+
+void treadle_session_close(treadle_session *s)
+{
+    if (!s) return;
+    if (s->idle) td_light_ctx_free(s->idle);
+    if (s->light) td_light_close(s->light);
+    pthread_mutex_destroy(&s->lock);
+    td_arena_free(&s->arena);
+    td_free(s);
+}
+
+size_t treadle_session_n_inputs(const treadle_session *session)
+{
+    return session->n_inputs;
+}
+
+size_t treadle_session_n_outputs(const treadle_session *session)
+{
+    return session->n_outputs;
+}
+
+void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out)
+{
+    *out = session->inputs[index];
+}
+
+void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out)
+{
+    *out = session->outputs[index];
+}
+
+static treadle_status take_context(treadle_session *s, td_light_ctx **out, treadle_error *error)
+{
+    pthread_mutex_lock(&s->lock);
+    *out = s->idle;
+    s->idle = NULL;
+    pthread_mutex_unlock(&s->lock);
+    return *out ? TREADLE_OK : td_light_ctx_new(s->light, out, error);
+}
+
+static void give_back(treadle_session *s, td_light_ctx *ctx)
+{
+    pthread_mutex_lock(&s->lock);
+    td_light_ctx *old = s->idle;
+    s->idle = ctx;
+    pthread_mutex_unlock(&s->lock);
+    if (old) td_light_ctx_free(old);
+}
+
+static treadle_status copy_outputs(const td_value *from, size_t n, treadle_value **to, treadle_error *error)
+{
+    for (size_t i = 0; i < n; i++) {
+        td_value own;
+        treadle_status status = td_value_copy(&own, &from[i]) ? td_api_value_take(&own, &to[i], error)
+                                                              : td_fail_memory(error, "an output", 0);
+        if (status == TREADLE_OK) continue;
+        while (i-- > 0) treadle_value_release(to[i]);
+        return status;
+    }
+    return TREADLE_OK;
+}
+
+treadle_status treadle_session_run(treadle_session *s, const treadle_value *const *inputs, treadle_value **outputs,
+                                   treadle_error *error)
+{
+    TD_NEED(s);
+    if (s->n_inputs) TD_NEED(inputs);
+    if (s->n_outputs) TD_NEED(outputs);
+    td_light_ctx *ctx = NULL;
+    td_value *in = td_alloc_zero(s->n_inputs + s->n_outputs, sizeof *in);
+    treadle_value **made = td_alloc_zero(s->n_outputs, sizeof *made);
+    treadle_status status = in && made ? take_context(s, &ctx, error) : td_fail_memory(error, "bindings", 0);
+    if (status == TREADLE_OK) {
+        td_value *out = in + s->n_inputs;
+        for (size_t i = 0; i < s->n_inputs; i++)
+            if (inputs[i]) in[i] = inputs[i]->value;
+        status = td_light_run(ctx, in, out, NULL, error);
+        if (status == TREADLE_OK) status = copy_outputs(out, s->n_outputs, made, error);
+    }
+    if (status == TREADLE_OK)
+        for (size_t i = 0; i < s->n_outputs; i++) outputs[i] = made[i];
+    if (ctx) give_back(s, ctx);
+    td_free(in);
+    td_free(made);
+    return status;
+}
+
+treadle_status treadle_session_profile(treadle_session *s, bool by_op, char **out, treadle_error *error)
+{
+    TD_NEED(s);
+    TD_NEED(out);
+    td_buf text = {0};
+    pthread_mutex_lock(&s->lock);
+    if (s->idle) td_light_profile(s->idle, by_op, &text);
+    pthread_mutex_unlock(&s->lock);
+    return td_api_take_text(&text, out, NULL, error);
+}
+
+treadle_status treadle_file_inspect(const char *path, char **out_json, treadle_error *error)
+{
+    TD_NEED(path);
+    TD_NEED(out_json);
+    td_signature *signature = NULL;
+    td_buf text = {0};
+    td_json_writer w;
+    treadle_status status = td_signature_open(path, &signature, error);
+    if (status != TREADLE_OK) {
+        td_error_file(error, path);
+        return status;
+    }
+    td_json_writer_init(&w, &text, 1);
+    td_json_begin_object(&w);
+    td_json_key(&w, "file");
+    td_json_write_text(&w, path);
+    status = td_inspect_file(signature, &w, error);
+    td_json_end_object(&w);
+    td_signature_close(signature);
+    if (status == TREADLE_OK) return td_api_take_text(&text, out_json, NULL, error);
+    td_buf_free(&text);
+    return status;
+}
+
+treadle_status treadle_ops_list(char **out_json, treadle_error *error)
+{
+    TD_NEED(out_json);
+    td_buf text = {0};
+    td_json_writer w;
+    td_json_writer_init(&w, &text, 0);
+    td_json_begin_array(&w);
+    for (size_t i = 0; i < td_op_count(); i++) {
+        const td_op *op = td_op_at(i);
+        td_json_begin_object(&w);
+        td_json_key(&w, "domain");
+        td_json_write_text(&w, op->domain[0] ? op->domain : "ai.onnx");
+        td_json_key(&w, "op");
+        td_json_write_text(&w, op->name);
+        td_json_key(&w, "since_version");
+        td_json_write_int(&w, op->since);
+        td_json_end_object(&w);
+    }
+    td_json_end_array(&w);
+    return td_api_take_text(&text, out_json, NULL, error);
+}

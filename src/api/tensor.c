@@ -1,0 +1,186 @@
+/* api/tensor.c - views and values. */
+#include "api/api.h"
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "tensor/half.h"
+
+_Static_assert(TREADLE_MAX_RANK == TD_MAX_RANK, "one rank limit");
+_Static_assert((int)TREADLE_DTYPE_INT2 == (int)TD_INT2, "one list of element types");
+_Static_assert(sizeof(treadle_string) == sizeof(td_str), "string elements are shared");
+
+enum { PB_MAX_BYTES = INT32_MAX };
+
+const char *treadle_dtype_name(treadle_dtype dtype)
+{
+    return td_dtype_name((td_dtype)dtype);
+}
+
+int32_t treadle_dtype_bits(treadle_dtype dtype)
+{
+    return td_dtype_bits((td_dtype)dtype);
+}
+
+void td_api_view(const td_tensor *tensor, treadle_tensor *out)
+{
+    *out = (treadle_tensor){.dtype = (treadle_dtype)tensor->dtype, .rank = tensor->shape.rank, .data = tensor->data};
+    for (int i = 0; i < tensor->shape.rank; i++) out->dims[i] = tensor->shape.dims[i];
+}
+
+treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error)
+{
+    td_shape shape = {.rank = view->rank};
+    int64_t count = 1;
+    if (view->rank < 0 || view->rank > TD_MAX_RANK)
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a rank from 0 to %d, found %d", TD_MAX_RANK, view->rank);
+    for (int i = 0; i < view->rank; i++) {
+        if (view->dims[i] < 0)
+            return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected dimensions of at least 0, found %lld", (long long)view->dims[i]);
+        shape.dims[i] = view->dims[i];
+    }
+    if (!td_shape_count(&shape, &count) || !td_dtype_bytes((td_dtype)view->dtype, count, bytes))
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a known element type and a size that memory can have, found type %d",
+                       (int)view->dtype);
+    td_tensor_view(out, (td_dtype)view->dtype, &shape, (void *)(uintptr_t)view->data);
+    return TREADLE_OK;
+}
+
+treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_count, size_t *out_bytes, treadle_error *error)
+{
+    td_tensor own;
+    size_t bytes;
+    TD_NEED(tensor);
+    TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
+    if (out_count) *out_count = td_tensor_count(&own);
+    if (out_bytes) *out_bytes = bytes;
+    return TREADLE_OK;
+}
+
+double treadle_tensor_get(const treadle_tensor *tensor, int64_t index)
+{
+    return td_load_f64((td_dtype)tensor->dtype, tensor->data, index);
+}
+
+treadle_status td_api_value_take(td_value *value, treadle_value **out, treadle_error *error)
+{
+    treadle_value *v = td_alloc_zero(1, sizeof *v);
+    if (!v) {
+        td_value_release(value);
+        return td_fail_memory(error, "a value", sizeof *v);
+    }
+    v->refs = 1;
+    v->value = *value;
+    *out = v;
+    return TREADLE_OK;
+}
+
+treadle_status treadle_value_new(const treadle_tensor *tensor, treadle_value **out, treadle_error *error)
+{
+    size_t bytes;
+    td_value borrowed = {.kind = TD_VALUE_TENSOR}, own;
+    TD_NEED(tensor);
+    TD_NEED(out);
+    TD_TRY(td_api_tensor(tensor, &borrowed.tensor, &bytes, error));
+    if (bytes && !tensor->data) return td_fail(error, TREADLE_INVALID_ARGUMENT, "tensor->data is NULL");
+    if (!td_value_copy(&own, &borrowed)) return td_fail_memory(error, "a value", bytes);
+    return td_api_value_take(&own, out, error);
+}
+
+treadle_value *treadle_value_retain(treadle_value *value)
+{
+    if (value) __atomic_add_fetch(&value->refs, 1, __ATOMIC_RELAXED);
+    return value;
+}
+
+void treadle_value_release(treadle_value *value)
+{
+    if (!value || __atomic_sub_fetch(&value->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
+    td_value_release(&value->value);
+    td_free(value);
+}
+
+treadle_value_kind treadle_value_get_kind(const treadle_value *value)
+{
+    switch (value ? value->value.kind : TD_VALUE_NONE) {
+    case TD_VALUE_TENSOR: return TREADLE_VALUE_TENSOR;
+    case TD_VALUE_SEQUENCE: return TREADLE_VALUE_SEQUENCE;
+    case TD_VALUE_NONE: break;
+    }
+    return TREADLE_VALUE_NONE;
+}
+
+treadle_status treadle_value_tensor(const treadle_value *value, treadle_tensor *out, treadle_error *error)
+{
+    TD_NEED(value);
+    TD_NEED(out);
+    if (value->value.kind != TD_VALUE_TENSOR) return td_fail(error, TREADLE_INVALID_ARGUMENT, "the value is no tensor");
+    td_api_view(&value->value.tensor, out);
+    return TREADLE_OK;
+}
+
+size_t treadle_value_count(const treadle_value *value)
+{
+    return value && value->value.kind == TD_VALUE_SEQUENCE ? value->value.sequence->n : 0;
+}
+
+treadle_status treadle_value_item(const treadle_value *value, size_t index, treadle_value **out, treadle_error *error)
+{
+    td_value own;
+    TD_NEED(out);
+    if (index >= treadle_value_count(value))
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected an item below %zu, found %zu", treadle_value_count(value), index);
+    if (!td_value_copy(&own, &value->value.sequence->items[index])) return td_fail_memory(error, "a value", 0);
+    return td_api_value_take(&own, out, error);
+}
+
+treadle_status treadle_value_read_npy(const char *path, treadle_value **out, treadle_error *error)
+{
+    td_value value = {.kind = TD_VALUE_TENSOR};
+    TD_NEED(path);
+    TD_NEED(out);
+    TD_TRY(td_npy_read(path, &value.tensor, error));
+    return td_api_value_take(&value, out, error);
+}
+
+treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor, treadle_error *error)
+{
+    td_tensor own;
+    size_t bytes;
+    TD_NEED(path);
+    TD_NEED(tensor);
+    TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
+    return td_npy_write(path, &own, error);
+}
+
+static treadle_status copy_onnx_tensor(const td_onnx_tensor *from, td_value *out, treadle_error *error)
+{
+    td_value borrowed = {.kind = TD_VALUE_TENSOR};
+    td_shape shape = {.rank = from->rank};
+    if (from->rank > TD_MAX_RANK)
+        return td_fail(error, TREADLE_UNSUPPORTED, "expected at most %d dimensions, found %d", TD_MAX_RANK, from->rank);
+    for (int i = 0; i < from->rank; i++) shape.dims[i] = from->dims[i];
+    td_tensor_view(&borrowed.tensor, from->dtype, &shape, (void *)(uintptr_t)from->data);
+    return td_value_copy(out, &borrowed) ? TREADLE_OK : td_fail_memory(error, "a tensor", from->data_bytes);
+}
+
+treadle_status treadle_value_read_pb(const char *path, treadle_value_kind kind, treadle_value **out, treadle_error *error)
+{
+    TD_NEED(path);
+    TD_NEED(out);
+    if (kind != TREADLE_VALUE_TENSOR)
+        return td_fail(error, TREADLE_UNSUPPORTED, "files of sequences and optionals are not read by this build");
+    char *bytes = NULL;
+    size_t n = 0;
+    td_arena arena;
+    td_onnx_tensor tensor;
+    td_value value = {0};
+    TD_TRY(td_file_read(path, PB_MAX_BYTES, &bytes, &n, error));
+    td_arena_init(&arena);
+    treadle_status status = td_onnx_parse_tensor(bytes, n, &arena, &tensor, error);
+    if (status == TREADLE_OK) status = copy_onnx_tensor(&tensor, &value, error);
+    td_arena_free(&arena);
+    td_free(bytes);
+    if (status == TREADLE_OK) return td_api_value_take(&value, out, error);
+    td_error_file(error, path);
+    return status;
+}

@@ -1,0 +1,96 @@
+/* request/options.c - the caller's options over the model's. */
+#include "request/request.h"
+
+treadle_status td_request_options(const treadle_generate_options *options, treadle_generate_options *out, treadle_error *err)
+{
+    treadle_generate_options_init(out);
+    if (!options) return TREADLE_OK;
+    if (options->struct_size < sizeof options->struct_size || options->struct_size > sizeof *out)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected struct_size up to %zu in the options (use treadle_generate_options_init), found %zu",
+                       sizeof *out, options->struct_size);
+    memcpy(out, options, options->struct_size);
+    out->struct_size = sizeof *out;
+    return TREADLE_OK;
+}
+
+static double real_or(double given, double fallback)
+{
+    return given < 0 ? fallback : given; /* NaN stays and is refused by the range check */
+}
+
+static int64_t int_or(int64_t given, int64_t fallback)
+{
+    return given == -1 ? fallback : given;
+}
+
+treadle_status td_request_params(const treadle_generate_options *o, const td_config *config, td_arena *arena, td_sample_params *out,
+                                 treadle_error *err)
+{
+    static const td_config none = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
+    const td_config *c = config ? config : &none;
+    const td_sampling *s = &c->sampling;
+    size_t n_eos = o->n_eos >= 0 ? (size_t)o->n_eos : c->eos.n;
+    const int32_t *eos = o->n_eos >= 0 ? o->eos : c->eos.ids;
+    if (n_eos > 65536 || (n_eos && !eos)) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected eos to list up to 65536 tokens, found %zu", n_eos);
+    int32_t *copy = TD_ARENA_ARRAY(arena, int32_t, n_eos);
+    if (!copy) return td_fail_memory(err, "end tokens", n_eos * sizeof *copy);
+    if (n_eos) memcpy(copy, eos, n_eos * sizeof *copy);
+    *out = (td_sample_params){
+        .do_sample = o->do_sample < 0 ? s->do_sample : o->do_sample > 0,
+        .temperature = real_or(o->temperature, s->temperature),
+        .top_k = int_or(o->top_k, s->top_k),
+        .top_p = real_or(o->top_p, s->top_p),
+        .min_p = real_or(o->min_p, s->min_p),
+        .repetition_penalty = real_or(o->repetition_penalty, s->repetition_penalty),
+        .no_repeat_ngram_size = int_or(o->no_repeat_ngram_size, s->no_repeat_ngram_size),
+        .min_length = int_or(o->min_length, c->min_length),
+        .eos = copy,
+        .n_eos = n_eos,
+    };
+    const char *fault = td_sample_params_fault(out);
+    return fault ? td_fail(err, TREADLE_INVALID_ARGUMENT, "%s", fault) : TREADLE_OK;
+}
+
+static treadle_status copy_stops(treadle_generator *g, const treadle_generate_options *o, treadle_error *err)
+{
+    const td_config *c = g->model->config;
+    if (o->n_stop < 0) {
+        g->stops = c->stop;
+        g->n_stops = c->n_stop;
+        return TREADLE_OK;
+    }
+    if (o->n_stop > 4096 || (o->n_stop && !o->stop))
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected stop to list up to 4096 strings, found %lld", (long long)o->n_stop);
+    td_str *stops = TD_ARENA_ARRAY(&g->arena, td_str, (size_t)o->n_stop);
+    for (int64_t i = 0; stops && i < o->n_stop; i++) {
+        if (!o->stop[i]) return td_fail(err, TREADLE_INVALID_ARGUMENT, "stop string %lld is NULL", (long long)i);
+        stops[i] = td_arena_str(&g->arena, td_str_from(o->stop[i]));
+        if (!stops[i].p) return td_fail_memory(err, "stop strings", 0);
+    }
+    if (!stops) return td_fail_memory(err, "stop strings", 0);
+    g->stops = stops;
+    g->n_stops = (size_t)o->n_stop;
+    return TREADLE_OK;
+}
+
+treadle_status td_request_fill(treadle_generator *g, const treadle_generate_options *options, td_generation_options *out, treadle_error *err)
+{
+    const td_config *c = g->model->config;
+    treadle_generate_options o;
+    TD_TRY(td_request_options(options, &o, err));
+    *out = (td_generation_options){
+        .max_new_tokens = int_or(o.max_new_tokens, c->max_new_tokens),
+        .max_length = int_or(o.max_length, g->model->plan->max_length),
+        .ignore_eos = o.ignore_eos,
+        .has_seed = o.seed >= 0 || c->sampling.seed >= 0,
+        .seed = (uint64_t)(o.seed >= 0 ? o.seed : c->sampling.seed),
+        .keep_logits = o.keep_logits,
+        .prompt_logits = o.prompt_logits,
+    };
+    if (out->max_length < 1)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a max_length of at least 1, found %lld", (long long)out->max_length);
+    if (out->max_new_tokens < -1)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected max_new_tokens of at least 0, found %lld", (long long)out->max_new_tokens);
+    TD_TRY(copy_stops(g, &o, err));
+    return td_request_params(&o, c, &g->arena, &out->sample, err);
+}
