@@ -20,8 +20,8 @@
 #define TD_RESTRICT __restrict__
 #define TD_MUST_CHECK __attribute__((warn_unused_result))
 #define TD_UNUSED __attribute__((unused))
-#define TD_WEAK __attribute__((weak))  /* a declaration that may stay undefined; its address is then NULL */
-#define TD_CTZ64(x) __builtin_ctzll(x) /* x not 0 */
+#define TD_WEAK __attribute__((weak, visibility("hidden"))) /* may stay undefined; its address is then NULL */
+#define TD_CTZ64(x) __builtin_ctzll(x)                      /* x not 0 */
 #define TD_PREFETCH(p) __builtin_prefetch((p), 0, 3)
 /* Before a loop with a constant count of at most 32: unroll it whole, so that arrays indexed by it stay in registers. */
 #if defined(__clang__)
