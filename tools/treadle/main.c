@@ -12,8 +12,6 @@
     X(run) X(chat) X(build) X(check) X(inspect) X(explain) X(bench) X(drive) X(conformance) X(cache) X(tokenize)      \
     X(detokenize) X(template) X(ops)
 
-#define DECLARE(name) extern const td_command td_command_##name;
-COMMANDS(DECLARE)
 #define ENTRY(name) &td_command_##name,
 const td_command *const td_commands[] = {COMMANDS(ENTRY)};
 const size_t td_n_commands = TD_COUNT(td_commands);
