@@ -29,7 +29,7 @@ enum { N = TD_QTILE_N, K = TD_QTILE_K, AHEAD = 6912, INT8_ROWS = 4, FLOAT_ROWS =
 
 /* exp by 2^n * e^r, |r| <= ln 2 / 2, Taylor to r^7 (5e-9); 2^n in two steps so that it goes to 0 and infinity as it should.
  * NaN stays NaN: min and max give their second operand then. */
-TD_INLINE vf vf_exp(vf x)
+TD_SIMD vf vf_exp(vf x)
 {
     x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
     vf n = vf_round(vf_mul(x, vf_set1(0x1.715476p+0f)));
@@ -47,7 +47,7 @@ TD_INLINE vf vf_exp(vf x)
     return vf_mul(vf_mul(p, vf_pow2(half)), vf_pow2(vf_sub(n, half)));
 }
 
-TD_INLINE vf vf_silu(vf g) { return vf_div(g, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g)))); }
+TD_SIMD vf vf_silu(vf g) { return vf_div(g, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g)))); }
 
 /* What one call works on: the current matrix of the job, and how its results leave. */
 typedef struct pass {
@@ -58,7 +58,7 @@ typedef struct pass {
 } pass;
 
 /* Bias, gate and residual for the outputs n..n+count of a row. */
-TD_INLINE void finish(const pass *p, int64_t row, int64_t n, const float *values)
+TD_SIMD void finish(const pass *p, int64_t row, int64_t n, const float *values)
 {
     const td_qmatmul *job = p->job;
     int count = (int)TD_MIN(N, p->weights->layout.n - n);
@@ -92,26 +92,26 @@ TD_INLINE void finish(const pass *p, int64_t row, int64_t n, const float *values
 
 /* --- reading tiles --- */
 
-TD_INLINE vb tile_code(const uint8_t *codes, int bits, int t, int z)
+TD_SIMD vb tile_code(const uint8_t *codes, int bits, int t, int z)
 {
     if (bits == 8) return vb_load(codes + 64 * (4 * t + z));
     if (bits == 4) return vb_nibbles(vb_load(codes + 64 * (4 * (t / 2) + z)), t & 1);
     return vb_crumbs(vb_load(codes + 64 * z), t);
 }
 
-TD_INLINE vf tile_param(const uint8_t *data, int form, int block)
+TD_SIMD vf tile_param(const uint8_t *data, int form, int block)
 {
     if (form == TD_QPARAM_F16) return vf_from_f16(data + 2 * N * block);
     return vf_load((const float *)(const void *)(data + 4 * N * block));
 }
 
-TD_INLINE void prefetch_tile(const uint8_t *tile, int tile_bytes)
+TD_SIMD void prefetch_tile(const uint8_t *tile, int tile_bytes)
 {
     TD_UNROLL
     for (int i = 0; i < tile_bytes; i += 64) TD_PREFETCH(tile + AHEAD + i);
 }
 
-TD_INLINE int32_t load_four(const int8_t *a)
+TD_SIMD int32_t load_four(const int8_t *a)
 {
     int32_t four;
     memcpy(&four, a, sizeof four);
@@ -119,7 +119,7 @@ TD_INLINE int32_t load_four(const int8_t *a)
 }
 
 /* What an integer dot product starts from so that it ends as the header says. neg_sum: minus the sum of activations. */
-TD_INLINE vi dot_start(const int32_t *neg_sum, int bits, bool minima)
+TD_SIMD vi dot_start(const int32_t *neg_sum, int bits, bool minima)
 {
     bool centred = bits == 8 && DOT8_CENTRED;
     if (minima) return centred ? vi_neg_shift(neg_sum, 7) : vi_zero();
@@ -134,7 +134,7 @@ typedef struct row_view {
     const int32_t *neg_sums;
 } row_view;
 
-TD_INLINE row_view view_row(const td_qact *act, int64_t row)
+TD_SIMD row_view view_row(const td_qact *act, int64_t row)
 {
     row_view v = {.sums = act->sums + row * act->n_sub};
     if (act->mode == TD_QMODE_INT8) {
@@ -147,7 +147,7 @@ TD_INLINE row_view view_row(const td_qact *act, int64_t row)
     return v;
 }
 
-TD_INLINE void column_int8(const uint8_t *tile, int64_t n_tiles, row_view a, float *out, const int bits, const int sub,
+TD_SIMD void column_int8(const uint8_t *tile, int64_t n_tiles, row_view a, float *out, const int bits, const int sub,
                            const int scale, const int minimum)
 {
     const int blocks = K / sub, minima_at = blocks * N * (scale == TD_QPARAM_F16 ? 2 : 4);
@@ -174,25 +174,30 @@ TD_INLINE void column_int8(const uint8_t *tile, int64_t n_tiles, row_view a, flo
 }
 
 /* Scale and minimum forms are looked at per block here: FLOAT mode is bound by its arithmetic, not by these. */
-TD_INLINE void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits,
+TD_SIMD void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits,
                             const int sub, const bool minima)
 {
     const int centre = minima ? 0 : 1 << (bits - 1);
     const int64_t n_tiles = td_qlayout_tiles_k(l);
     vf f = vf_zero();
-    for (int64_t i = 0; i < n_tiles; i++, tile += l->tile_bytes, a.values += K) {
+    for (int64_t tiles = n_tiles; tiles > 0; tiles--, tile += l->tile_bytes, a.values += K) {
         for (uint32_t at = 0; at < l->tile_bytes; at += 64) TD_PREFETCH(tile + AHEAD + at);
+        vf p[K / 16]; /* the blocks of a tile advance together: one chain of fma alone is all latency */
+        TD_UNROLL
+        for (int b = 0; b < K / sub; b++) p[b] = vf_zero();
+        TD_UNROLL
+        for (int i = 0; i < sub / 4; i++)
+            TD_UNROLL
+        for (int b = 0; b < K / sub; b++) {
+            const int v = b * sub / 4 + i;
+            vb code = tile_code(tile + l->codes_offset, bits, v / 4, v % 4);
+            TD_UNROLL
+            for (int j = 0; j < 4; j++)
+                p[b] = vf_fma(vf_set1(a.values[4 * v + j]), code_float(code, j, bits, centre), p[b]);
+        }
         TD_UNROLL
         for (int b = 0; b < K / sub; b++, a.sums++) {
-            vf p = vf_zero();
-            TD_UNROLL
-            for (int v = b * sub / 4; v < (b + 1) * sub / 4; v++) {
-                vb code = tile_code(tile + l->codes_offset, bits, v / 4, v % 4);
-                TD_UNROLL
-                for (int j = 0; j < 4; j++)
-                    p = vf_fma(vf_set1(a.values[4 * v + j]), code_float(code, j, bits, centre), p);
-            }
-            f = vf_fma(p, tile_param(tile, l->scale, b), f);
+            f = vf_fma(p[b], tile_param(tile, l->scale, b), f);
             if (minima) f = vf_fma(tile_param(tile + l->minima_offset, l->minimum, b), vf_set1(*a.sums), f);
         }
     }
@@ -202,9 +207,9 @@ TD_INLINE void column_float(const td_qlayout *l, const uint8_t *tile, row_view a
 /* --- several rows: panels of a few columns, unpacked --- */
 
 /* Per block of sub inputs and column: 16 scales, 16 minima, then the codes; bytes in INT8 mode, fp32 in FLOAT mode. */
-TD_INLINE size_t panel_block_bytes(int sub, bool is_float) { return 2 * N * sizeof(float) + (size_t)(N * sub) * (is_float ? 4 : 1); }
+TD_SIMD size_t panel_block_bytes(int sub, bool is_float) { return 2 * N * sizeof(float) + (size_t)(N * sub) * (is_float ? 4 : 1); }
 
-TD_INLINE void unpack_block(const td_qlayout *l, const uint8_t *tile, int b, uint8_t *to, const int bits, const int sub,
+TD_SIMD void unpack_block(const td_qlayout *l, const uint8_t *tile, int b, uint8_t *to, const int bits, const int sub,
                             const bool is_float)
 {
     const uint8_t *codes = tile + l->codes_offset;
@@ -224,7 +229,7 @@ TD_INLINE void unpack_block(const td_qlayout *l, const uint8_t *tile, int b, uin
 }
 
 /* Of `columns` columns `valid` exist; the last one stands in for the others, whose results nobody takes. */
-TD_INLINE void unpack_columns(const td_qlayout *l, const uint8_t *first, int valid, uint8_t *panel, const int columns,
+TD_SIMD void unpack_columns(const td_qlayout *l, const uint8_t *first, int valid, uint8_t *panel, const int columns,
                               const int bits, const int sub, const bool is_float)
 {
     const size_t block_bytes = panel_block_bytes(sub, is_float);
@@ -243,7 +248,7 @@ TD_INLINE void unpack_columns(const td_qlayout *l, const uint8_t *first, int val
 
 /* `rows` rows from a times `columns` columns of the panel; out [rows][columns * 16]. Strides between rows: codes
  * k_padded, the others n_sub, values value_stride. */
-TD_INLINE void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
+TD_SIMD void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
                           const int columns, const int bits, const int sub, const bool minima)
 {
     const size_t block_bytes = panel_block_bytes(sub, false);
@@ -293,7 +298,7 @@ TD_INLINE void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, 
 }
 
 /* f lives in out: it is touched once for 16 or 32 inputs, and the registers are better spent on p. */
-TD_INLINE void panel_float(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
+TD_SIMD void panel_float(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
                            const int columns, const int sub, const bool minima)
 {
     const size_t block_bytes = panel_block_bytes(sub, true);
@@ -347,7 +352,7 @@ TD_INLINE void panel_float(const uint8_t *panel, const td_qact *act, row_view a,
     COLUMN_FORMS_OF(X, 2, 16) COLUMN_FORMS_OF(X, 4, 16) COLUMN_FORMS_OF(X, 8, 16)                                      \
     COLUMN_FORMS_OF(X, 2, 32) COLUMN_FORMS_OF(X, 4, 32) COLUMN_FORMS_OF(X, 8, 32)
 #define DEFINE(bits, sub, scale, minimum)                                                                              \
-    static void column_##bits##_##sub##_##scale##_##minimum(const uint8_t *tile, int64_t n_tiles, row_view a,          \
+    static TD_NO_UBSAN void column_##bits##_##sub##_##scale##_##minimum(const uint8_t *tile, int64_t n_tiles, row_view a,          \
                                                             float *out)                                                \
     {                                                                                                                  \
         column_int8(tile, n_tiles, a, out, bits, sub, TD_QPARAM_##scale, TD_QPARAM_##minimum);                         \
@@ -361,7 +366,7 @@ static void (*const columns_int8[3][2][2][3])(const uint8_t *, int64_t, row_view
 
 /* FLOAT, one row: flag says whether there are minima */
 #define DEFINE(a, bits, sub, minima)                                                                                   \
-    static void column_float_##bits##_##sub##_##minima(const td_qlayout *l, const uint8_t *tile, row_view row,         \
+    static TD_NO_UBSAN void column_float_##bits##_##sub##_##minima(const td_qlayout *l, const uint8_t *tile, row_view row,         \
                                                        float *out)                                                     \
     {                                                                                                                  \
         column_float(l, tile, row, out, bits, sub, minima);                                                            \
@@ -374,7 +379,7 @@ static void (*const columns_float[3][2][2])(const td_qlayout *, const uint8_t *,
 
 /* Unpacking: flag is 0 for bytes, 1 for fp32 */
 #define DEFINE(a, bits, sub, is_float)                                                                                 \
-    static void unpack_##bits##_##sub##_##is_float(const td_qlayout *l, const uint8_t *column, int valid,              \
+    static TD_NO_UBSAN void unpack_##bits##_##sub##_##is_float(const td_qlayout *l, const uint8_t *column, int valid,              \
                                                    uint8_t *panel)                                                     \
     {                                                                                                                  \
         unpack_columns(l, column, valid, panel, is_float ? FLOAT_COLUMNS : INT8_COLUMNS, bits, sub, is_float);         \
@@ -388,7 +393,7 @@ static void (*const unpacks[3][2][2])(const td_qlayout *, const uint8_t *, int, 
 /* Panels: index 0, 1, 2 is the full number of rows, 2, 1. FLOAT panels hold fp32 whatever the bits were. */
 typedef void panel_fn(const uint8_t *panel, const td_qact *act, row_view row, float *out);
 #define DEFINE(rows, bits, sub, minima)                                                                                \
-    static void panel_##rows##_##bits##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,       \
+    static TD_NO_UBSAN void panel_##rows##_##bits##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,       \
                                                          float *out)                                                   \
     {                                                                                                                  \
         panel_int8(panel, act, row, out, rows, INT8_COLUMNS, bits, sub, minima);                                       \
@@ -401,7 +406,7 @@ EACH_BITS(DEFINE, 4) EACH_BITS(DEFINE, 2) EACH_BITS(DEFINE, 1)
 static panel_fn *const panels_int8[3][2][2][3] = {EACH_BITS(ROW, 0)};
 #undef ROW
 #define DEFINE(rows, a, sub, minima)                                                                                   \
-    static void panel_float_##rows##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,          \
+    static TD_NO_UBSAN void panel_float_##rows##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,          \
                                                       float *out)                                                      \
     {                                                                                                                  \
         panel_float(panel, act, row, out, rows, FLOAT_COLUMNS, sub, minima);                                           \
@@ -448,6 +453,8 @@ static void run_panels(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_
         for (int64_t row = m0, rows; row < m1; row += rows) {
             float out[FLOAT_ROWS * TD_MAX(FLOAT_COLUMNS, INT8_COLUMNS) * N];
             rows = m1 - row >= most_rows ? most_rows : m1 - row >= 2 ? 2 : 1;
+            for (int64_t r = 0; r < rows; r++) /* the results' lines: stores to them would wait for memory */
+                for (int u = 0; u < valid; u++) TD_PREFETCH(p->job->y + (row + r) * p->job->y_stride + n + u * N);
             fns[rows == most_rows ? 0 : rows == 2 ? 1 : 2](panel, act, view_row(act, row), out);
             for (int64_t r = 0; r < rows; r++)
                 for (int u = 0; u < valid; u++) finish(p, row + r, n + u * N, out + (r * columns + u) * N);

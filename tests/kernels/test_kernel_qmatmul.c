@@ -5,6 +5,7 @@
  */
 #include "kernels/checker.h"
 #include "kernels/qmatmul.h"
+#include "kernels/time_qmatmul.h"
 
 /* --- a random quantised matrix in ONNX form --- */
 
@@ -320,4 +321,10 @@ TEST(rows_and_ranges_do_not_matter)
         td_free(a);
         free_matrix(&m);
     }
+}
+
+TEST(timing)
+{
+    if (!td_time_wanted()) SKIP("set TREADLE_TIME=1 to time the variants");
+    time_all();
 }
