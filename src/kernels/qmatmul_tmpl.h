@@ -147,14 +147,15 @@ TD_SIMD row_view view_row(const td_qact *act, int64_t row)
     return v;
 }
 
-TD_SIMD void column_int8(const uint8_t *tile, int64_t n_tiles, row_view a, float *out, const int bits, const int sub,
-                           const int scale, const int minimum)
+TD_SIMD void column_int8(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits, const int sub,
+                         const int scale, const int minimum)
 {
+    /* The commonest forms are constants; for the others `scale` and `minimum` are what the layout says. */
     const int blocks = K / sub, minima_at = blocks * N * (scale == TD_QPARAM_F16 ? 2 : 4);
     const int minimum_bytes = minimum == TD_QPARAM_NONE ? 0 : minimum == TD_QPARAM_F16 ? 2 : 4;
     const int codes_at = minima_at + blocks * N * minimum_bytes, tile_bytes = codes_at + N * K / 8 * bits;
     vf f = vf_zero();
-    for (int64_t i = 0; i < n_tiles; i++, tile += tile_bytes, a.codes += K) {
+    for (int64_t tiles = td_qlayout_tiles_k(l); tiles > 0; tiles--, tile += tile_bytes, a.codes += K) {
         prefetch_tile(tile, tile_bytes);
         TD_UNROLL
         for (int b = 0; b < blocks; b++, a.scales++, a.sums++, a.neg_sums++) {
@@ -178,9 +179,8 @@ TD_SIMD void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, 
                             const int sub, const bool minima)
 {
     const int centre = minima ? 0 : 1 << (bits - 1);
-    const int64_t n_tiles = td_qlayout_tiles_k(l);
     vf f = vf_zero();
-    for (int64_t tiles = n_tiles; tiles > 0; tiles--, tile += l->tile_bytes, a.values += K) {
+    for (int64_t tiles = td_qlayout_tiles_k(l); tiles > 0; tiles--, tile += l->tile_bytes, a.values += K) {
         for (uint32_t at = 0; at < l->tile_bytes; at += 64) TD_PREFETCH(tile + AHEAD + at);
         vf p[K / 16]; /* the blocks of a tile advance together: one chain of fma alone is all latency */
         TD_UNROLL
@@ -344,25 +344,28 @@ TD_SIMD void panel_float(const uint8_t *panel, const td_qact *act, row_view a, f
 #define EACH_SUB(X, a, bits) EACH_FLAG(X, a, bits, 16) EACH_FLAG(X, a, bits, 32)
 #define EACH_BITS(X, a) EACH_SUB(X, a, 2) EACH_SUB(X, a, 4) EACH_SUB(X, a, 8)
 
-/* INT8, one row: X(scale, minimum form, bits, sub, minimum) */
-#define COLUMN_FORMS_OF(X, bits, sub)                                                                                  \
-    X(bits, sub, F16, NONE) X(bits, sub, F16, F16) X(bits, sub, F16, F32)                                              \
-    X(bits, sub, F32, NONE) X(bits, sub, F32, F16) X(bits, sub, F32, F32)
-#define COLUMN_FORMS(X)                                                                                                \
-    COLUMN_FORMS_OF(X, 2, 16) COLUMN_FORMS_OF(X, 4, 16) COLUMN_FORMS_OF(X, 8, 16)                                      \
-    COLUMN_FORMS_OF(X, 2, 32) COLUMN_FORMS_OF(X, 4, 32) COLUMN_FORMS_OF(X, 8, 32)
-#define DEFINE(bits, sub, scale, minimum)                                                                              \
-    static TD_NO_UBSAN void column_##bits##_##sub##_##scale##_##minimum(const uint8_t *tile, int64_t n_tiles, row_view a,          \
-                                                            float *out)                                                \
+/* INT8, one row: X(bits, sub, name, scale, minimum); index 0 is fp16 scales alone, 1 fp16 scales and minima, 2 any */
+#define EACH_FORM(X, bits, sub)                                                                                        \
+    X(bits, sub, plain, TD_QPARAM_F16, TD_QPARAM_NONE)                                                                 \
+    X(bits, sub, minima, TD_QPARAM_F16, TD_QPARAM_F16)                                                                 \
+    X(bits, sub, any, l->scale, l->minimum)
+#define EACH_COLUMN(X)                                                                                                 \
+    EACH_FORM(X, 2, 16) EACH_FORM(X, 2, 32) EACH_FORM(X, 4, 16) EACH_FORM(X, 4, 32) EACH_FORM(X, 8, 16)                \
+    EACH_FORM(X, 8, 32)
+#define DEFINE(bits, sub, form, scale, minimum)                                                                        \
+    static TD_NO_UBSAN void column_##bits##_##sub##_##form(const td_qlayout *l, const uint8_t *tile, row_view row,     \
+                                                           float *out)                                                 \
     {                                                                                                                  \
-        column_int8(tile, n_tiles, a, out, bits, sub, TD_QPARAM_##scale, TD_QPARAM_##minimum);                         \
+        column_int8(l, tile, row, out, bits, sub, scale, minimum);                                                     \
     }
-COLUMN_FORMS(DEFINE)
+EACH_COLUMN(DEFINE)
 #undef DEFINE
-#define ROW(bits, sub, scale, minimum)                                                                                 \
-    [BITS(bits)][SUB(sub)][TD_QPARAM_##scale - 1][TD_QPARAM_##minimum] = column_##bits##_##sub##_##scale##_##minimum,
-static void (*const columns_int8[3][2][2][3])(const uint8_t *, int64_t, row_view, float *) = {COLUMN_FORMS(ROW)};
-#undef ROW
+typedef void column_fn(const td_qlayout *l, const uint8_t *tile, row_view row, float *out);
+#define FORMS(bits, sub)                                                                                               \
+    [BITS(bits)][SUB(sub)] = {column_##bits##_##sub##_plain, column_##bits##_##sub##_minima, column_##bits##_##sub##_any}
+static column_fn *const columns_int8[3][2][3] = {FORMS(2, 16), FORMS(2, 32), FORMS(4, 16),
+                                                 FORMS(4, 32), FORMS(8, 16), FORMS(8, 32)};
+#undef FORMS
 
 /* FLOAT, one row: flag says whether there are minima */
 #define DEFINE(a, bits, sub, minima)                                                                                   \
@@ -374,7 +377,7 @@ static void (*const columns_int8[3][2][2][3])(const uint8_t *, int64_t, row_view
 EACH_BITS(DEFINE, 0)
 #undef DEFINE
 #define ROW(a, bits, sub, minima) [BITS(bits)][SUB(sub)][minima] = column_float_##bits##_##sub##_##minima,
-static void (*const columns_float[3][2][2])(const td_qlayout *, const uint8_t *, row_view, float *) = {EACH_BITS(ROW, 0)};
+static column_fn *const columns_float[3][2][2] = {EACH_BITS(ROW, 0)};
 #undef ROW
 
 /* Unpacking: flag is 0 for bytes, 1 for fp32 */
@@ -390,20 +393,18 @@ EACH_BITS(DEFINE, 0)
 static void (*const unpacks[3][2][2])(const td_qlayout *, const uint8_t *, int, uint8_t *) = {EACH_BITS(ROW, 0)};
 #undef ROW
 
-/* Panels: index 0, 1, 2 is the full number of rows, 2, 1. FLOAT panels hold fp32 whatever the bits were. */
+/* Panels: 4 rows of INT8; 6, 2 and 1 of FLOAT, whose panels hold fp32 whatever the bits were. */
 typedef void panel_fn(const uint8_t *panel, const td_qact *act, row_view row, float *out);
-#define DEFINE(rows, bits, sub, minima)                                                                                \
-    static TD_NO_UBSAN void panel_##rows##_##bits##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,       \
-                                                         float *out)                                                   \
+#define DEFINE(a, bits, sub, minima)                                                                                   \
+    static TD_NO_UBSAN void panel_##bits##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,    \
+                                                            float *out)                                                \
     {                                                                                                                  \
-        panel_int8(panel, act, row, out, rows, INT8_COLUMNS, bits, sub, minima);                                       \
+        panel_int8(panel, act, row, out, INT8_ROWS, INT8_COLUMNS, bits, sub, minima);                                  \
     }
-EACH_BITS(DEFINE, 4) EACH_BITS(DEFINE, 2) EACH_BITS(DEFINE, 1)
+EACH_BITS(DEFINE, 0)
 #undef DEFINE
-#define ROW(a, bits, sub, minima)                                                                                      \
-    [BITS(bits)][SUB(sub)][minima] = {panel_4_##bits##_##sub##_##minima, panel_2_##bits##_##sub##_##minima,            \
-                                      panel_1_##bits##_##sub##_##minima},
-static panel_fn *const panels_int8[3][2][2][3] = {EACH_BITS(ROW, 0)};
+#define ROW(a, bits, sub, minima) [BITS(bits)][SUB(sub)][minima] = panel_##bits##_##sub##_##minima,
+static panel_fn *const panels_int8[3][2][2] = {EACH_BITS(ROW, 0)};
 #undef ROW
 #define DEFINE(rows, a, sub, minima)                                                                                   \
     static TD_NO_UBSAN void panel_float_##rows##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,          \
@@ -420,63 +421,84 @@ static panel_fn *const panels_float[2][2][3] = {EACH_SUB(ROW, , )};
 
 /* --- driving them --- */
 
+static column_fn *pick_column(const td_qlayout *l, bool is_float)
+{
+    const bool minima = l->minimum != TD_QPARAM_NONE;
+    if (is_float) return columns_float[BITS(l->bits)][SUB(l->sub)][minima];
+    const bool f16 = l->scale == TD_QPARAM_F16 && l->minimum != TD_QPARAM_F32;
+    return columns_int8[BITS(l->bits)][SUB(l->sub)][f16 ? minima : 2];
+}
+
 static void run_columns(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
 {
     const td_qlayout *l = &p->weights->layout;
-    const int64_t n_tiles = td_qlayout_tiles_k(l);
-    const bool is_float = p->job->act->mode == TD_QMODE_FLOAT, minima = l->minimum != TD_QPARAM_NONE;
+    column_fn *fn = pick_column(l, p->job->act->mode == TD_QMODE_FLOAT);
     for (int64_t n = n0; n < n1; n += N) {
         const uint8_t *column = p->weights->data + (size_t)(n / N) * td_qlayout_column_bytes(l);
         for (int64_t row = m0; row < m1; row++) {
             float out[N];
-            row_view a = view_row(p->job->act, row);
-            if (is_float)
-                columns_float[BITS(l->bits)][SUB(l->sub)][minima](l, column, a, out);
-            else
-                columns_int8[BITS(l->bits)][SUB(l->sub)][l->scale - 1][l->minimum](column, n_tiles, a, out);
+            fn(l, column, view_row(p->job->act, row), out);
             finish(p, row, n, out);
         }
     }
 }
 
-static void run_panels(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel)
+/* `rows` rows of a panel: prefetch the lines of the results, to which stores would wait for memory; compute; finish. */
+static void run_panel(const pass *p, panel_fn *fn, const uint8_t *panel, int64_t row, int rows, int64_t n, int valid,
+                      int columns)
 {
-    const td_qact *act = p->job->act;
+    float out[FLOAT_ROWS * TD_MAX(FLOAT_COLUMNS, INT8_COLUMNS) * N];
+    for (int r = 0; r < rows; r++)
+        for (int u = 0; u < valid; u++) TD_PREFETCH(p->job->y + (row + r) * p->job->y_stride + n + u * N);
+    fn(panel, p->job->act, view_row(p->job->act, row), out);
+    for (int r = 0; r < rows; r++)
+        for (int u = 0; u < valid; u++) finish(p, row + r, n + u * N, out + (r * columns + u) * N);
+}
+
+static void run_panels_int8(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel)
+{
     const td_qlayout *l = &p->weights->layout;
-    const bool is_float = act->mode == TD_QMODE_FLOAT, minima = l->minimum != TD_QPARAM_NONE;
-    const int columns = is_float ? FLOAT_COLUMNS : INT8_COLUMNS, most_rows = is_float ? FLOAT_ROWS : INT8_ROWS;
-    panel_fn *const *fns = is_float ? panels_float[SUB(l->sub)][minima] : panels_int8[BITS(l->bits)][SUB(l->sub)][minima];
-    for (int64_t n = n0; n < n1; n += columns * N) {
-        int valid = (int)TD_MIN((n1 - n + N - 1) / N, columns);
+    panel_fn *fn = panels_int8[BITS(l->bits)][SUB(l->sub)][l->minimum != TD_QPARAM_NONE];
+    const int64_t whole = m1 - (m1 - m0) % INT8_ROWS;
+    for (int64_t n = n0; n < n1; n += INT8_COLUMNS * N) {
+        int valid = (int)TD_MIN((n1 - n + N - 1) / N, INT8_COLUMNS);
         const uint8_t *column = p->weights->data + (size_t)(n / N) * td_qlayout_column_bytes(l);
-        unpacks[BITS(l->bits)][SUB(l->sub)][is_float](l, column, valid, panel);
-        for (int64_t row = m0, rows; row < m1; row += rows) {
-            float out[FLOAT_ROWS * TD_MAX(FLOAT_COLUMNS, INT8_COLUMNS) * N];
-            rows = m1 - row >= most_rows ? most_rows : m1 - row >= 2 ? 2 : 1;
-            for (int64_t r = 0; r < rows; r++) /* the results' lines: stores to them would wait for memory */
-                for (int u = 0; u < valid; u++) TD_PREFETCH(p->job->y + (row + r) * p->job->y_stride + n + u * N);
-            fns[rows == most_rows ? 0 : rows == 2 ? 1 : 2](panel, act, view_row(act, row), out);
-            for (int64_t r = 0; r < rows; r++)
-                for (int u = 0; u < valid; u++) finish(p, row + r, n + u * N, out + (r * columns + u) * N);
+        unpacks[BITS(l->bits)][SUB(l->sub)][0](l, column, valid, panel);
+        for (int64_t row = m0; row < whole; row += INT8_ROWS) run_panel(p, fn, panel, row, INT8_ROWS, n, valid, INT8_COLUMNS);
+        run_columns(p, whole, m1, n, TD_MIN(n + INT8_COLUMNS * N, n1)); /* their tiles are in cache by now */
+    }
+}
+
+static void run_panels_float(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel)
+{
+    const td_qlayout *l = &p->weights->layout;
+    panel_fn *const *fns = panels_float[SUB(l->sub)][l->minimum != TD_QPARAM_NONE];
+    for (int64_t n = n0; n < n1; n += FLOAT_COLUMNS * N) {
+        int valid = (int)TD_MIN((n1 - n + N - 1) / N, FLOAT_COLUMNS);
+        const uint8_t *column = p->weights->data + (size_t)(n / N) * td_qlayout_column_bytes(l);
+        unpacks[BITS(l->bits)][SUB(l->sub)][1](l, column, valid, panel);
+        for (int64_t row = m0, left; (left = m1 - row) > 0;) {
+            int rows = left >= FLOAT_ROWS ? FLOAT_ROWS : left >= 2 ? 2 : 1;
+            run_panel(p, fns[rows == FLOAT_ROWS ? 0 : rows == 2 ? 1 : 2], panel, row, rows, n, valid, FLOAT_COLUMNS);
+            row += rows;
         }
     }
 }
 
 static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
 {
-    /* Unpacking a panel costs about as much as a row and a half of reading the tiles directly. */
-    enum { DIRECT_ROWS = 2 };
-    const bool direct = m1 - m0 <= DIRECT_ROWS, gated = job->epilogue == TD_QEPILOGUE_SWIGLU;
-    const pass first = {job, job->weights, job->bias, false}, second = {job, job->weights_up, job->bias_up, true};
+    /* Unpacking a panel costs about as much as two rows read directly. */
+    const bool is_float = job->act->mode == TD_QMODE_FLOAT, gated = job->epilogue == TD_QEPILOGUE_SWIGLU;
+    const bool direct = m1 - m0 < (is_float ? 3 : INT8_ROWS);
+    const pass passes[2] = {{job, job->weights, job->bias, false}, {job, job->weights_up, job->bias_up, true}};
     /* Gate and up alternate in steps of a few columns: the gate's results wait in y, in cache. */
-    const int64_t step = gated ? N * (direct ? 1 : job->act->mode == TD_QMODE_FLOAT ? FLOAT_COLUMNS : INT8_COLUMNS) : n1 - n0;
+    const int64_t few = N * (direct ? 1 : is_float ? FLOAT_COLUMNS : INT8_COLUMNS), step = gated ? few : n1 - n0;
     for (int64_t n = n0; n < n1; n += step)
         for (int i = 0; i <= gated; i++) {
-            const pass *p = i ? &second : &first;
             if (direct)
-                run_columns(p, m0, m1, n, TD_MIN(n + step, n1));
+                run_columns(&passes[i], m0, m1, n, TD_MIN(n + step, n1));
             else
-                run_panels(p, m0, m1, n, TD_MIN(n + step, n1), scratch);
+                (is_float ? run_panels_float : run_panels_int8)(&passes[i], m0, m1, n, TD_MIN(n + step, n1), scratch);
         }
 }
 
