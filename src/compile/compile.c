@@ -60,7 +60,7 @@ static treadle_status build_folder(const td_compile_options *options, const td_g
     b.weights = (td_weights){.graph = &b.graph, .options = options, .fd = -1, .location = TD_STR("model.onnx.data"), .err = err};
     for (size_t i = 0; i < gguf->n_tensors; i++) b.weights.total += gguf->tensors[i].bytes;
     treadle_status status = build_graph(&b, folder);
-    td_graph_free(&b.graph);
+    td_graph_discard(&b.graph);
     if (status != TREADLE_OK) return status;
     const td_output output = {options, model, arena, folder};
     return td_output_text_files(&output, err);
@@ -71,7 +71,7 @@ static treadle_status compile_file(const td_compile_options *options, const td_g
     td_model model;
     td_folder folder = {0};
     TD_TRY(td_model_resolve(gguf, arena, &model, err));
-    treadle_status status = td_folder_begin(arena, options->out_dir, &folder, err);
+    treadle_status status = td_folder_begin(arena, options->out_dir, options->keep_existing, &folder, err);
     if (status == TREADLE_OK) status = build_folder(options, gguf, arena, &folder, &model, err);
     if (status == TREADLE_OK) status = td_folder_commit(&folder, err);
     if (status != TREADLE_OK) td_folder_abandon(&folder);

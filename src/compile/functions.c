@@ -92,7 +92,7 @@ static void add_function(td_builder *b, const char *name, void (*body)(td_graph 
                               .nodes = nodes, .n_nodes = inner.nodes.n, .opsets = opset, .n_opsets = 1};
         if (!td_vec_push(&b->graph.functions, f)) b->graph.failed = true;
     }
-    td_graph_free(&inner);
+    td_graph_discard(&inner);
 }
 
 void td_part_functions(td_builder *b)

@@ -8,7 +8,7 @@ void td_graph_init(td_graph *g, td_arena *arena)
     *g = (td_graph){.arena = arena};
 }
 
-void td_graph_free(td_graph *g)
+void td_graph_discard(td_graph *g)
 {
     td_vec_free(&g->nodes);
     td_vec_free(&g->initializers);

@@ -29,7 +29,7 @@ typedef struct td_graph {
 } td_graph;
 
 void td_graph_init(td_graph *g, td_arena *arena);
-void td_graph_free(td_graph *g); /* what is not in the arena */
+void td_graph_discard(td_graph *g); /* what is not in the arena */
 
 td_str td_graph_name(td_graph *g, const char *format, ...) TD_PRINTF(2, 3);
 

@@ -232,6 +232,6 @@ treadle_status td_output_text_files(const td_output *o, treadle_error *err)
         status = steps[i](o, &vocab, &bytes, err);
     }
     td_buf_free(&bytes);
-    td_vocab_free(&vocab);
+    td_vocab_discard(&vocab);
     return status;
 }

@@ -119,6 +119,13 @@ static void write_type(td_json_writer *w, const char *type)
     td_json_write_text(w, type);
 }
 
+/* {"type": type} */
+static void write_simple(td_json_writer *w, const char *type)
+{
+    write_type(w, type);
+    td_json_end_object(w);
+}
+
 static void write_text_field(td_json_writer *w, const char *key, const char *value)
 {
     td_json_key(w, key);
@@ -172,6 +179,10 @@ static const char spm_space[] = "\xe2\x96\x81"; /* U+2581 */
 static void write_normalizer(const td_vocab *v, td_json_writer *w)
 {
     td_json_key(w, "normalizer");
+    if (v->kind == TD_VOCAB_BPE && v->pretokenizer->nfc) {
+        write_simple(w, "NFC");
+        return;
+    }
     if (v->kind == TD_VOCAB_BPE) {
         td_json_write_null(w);
         return;
@@ -286,12 +297,6 @@ static void write_post_processor(const td_vocab *v, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static void write_simple_decoder(td_json_writer *w, const char *type)
-{
-    write_type(w, type);
-    td_json_end_object(w);
-}
-
 static void write_decoder(const td_vocab *v, td_json_writer *w)
 {
     td_json_key(w, "decoder");
@@ -303,8 +308,8 @@ static void write_decoder(const td_vocab *v, td_json_writer *w)
     td_json_key(w, "decoders");
     td_json_begin_array(w);
     write_replace(w, spm_space, " ");
-    write_simple_decoder(w, "ByteFallback");
-    write_simple_decoder(w, "Fuse");
+    write_simple(w, "ByteFallback");
+    write_simple(w, "Fuse");
     if (v->add_space_prefix) {
         write_type(w, "Strip");
         write_text_field(w, "content", " ");

@@ -4,13 +4,13 @@
 #include <stdlib.h>
 
 #define SET(name, ...) static const char *const name##_patterns[] = {__VA_ARGS__, NULL};
-#define PRE(name, set, whole, bos)
+#define PRE(name, set, whole, bos, nfc)
 #include "compile/pretokenizers.inc"
 #undef SET
 #undef PRE
 static const td_pretokenizer pretokenizers[] = {
 #define SET(name, ...)
-#define PRE(name, set, whole, bos) {name, set##_patterns, whole, bos},
+#define PRE(name, set, whole, bos, nfc) {name, set##_patterns, whole, bos, nfc},
 #include "compile/pretokenizers.inc"
 #undef SET
 #undef PRE
@@ -234,8 +234,8 @@ treadle_status td_vocab_read(const td_gguf *gguf, td_arena *arena, td_vocab *out
 {
     *out = (td_vocab){0};
     treadle_status status = read_vocab(gguf, arena, out, err);
-    if (status != TREADLE_OK) td_vocab_free(out);
+    if (status != TREADLE_OK) td_vocab_discard(out);
     return status;
 }
 
-void td_vocab_free(td_vocab *v) { td_map_free(&v->ids); }
+void td_vocab_discard(td_vocab *v) { td_map_free(&v->ids); }

@@ -20,6 +20,7 @@ typedef struct td_pretokenizer {
     const char *name;
     const char *const *patterns; /* NULL-terminated */
     bool ignore_merges, add_bos;
+    bool nfc; /* text is normalised first */
 } td_pretokenizer;
 
 typedef struct td_vocab {
@@ -37,11 +38,11 @@ typedef struct td_vocab {
     bool add_bos, add_eos, add_space_prefix;
     const int64_t *eog; /* ascending */
     size_t n_eog;
-    td_map ids; /* text to id, the last of equal texts; td_vocab_free */
+    td_map ids; /* text to id, the last of equal texts; td_vocab_discard */
 } td_vocab;
 
 treadle_status td_vocab_read(const td_gguf *gguf, td_arena *arena, td_vocab *out, treadle_error *err);
-void td_vocab_free(td_vocab *v);
+void td_vocab_discard(td_vocab *v);
 
 /* The text of an id; {NULL, 0} for -1. */
 td_str td_vocab_text(const td_vocab *v, int64_t id);

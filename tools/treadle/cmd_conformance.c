@@ -112,7 +112,7 @@ static const char *keep_error(conformance *c, const treadle_error *error)
 
 /* Reads KIND_0.pb ... of a data set into values[n]; a missing file leaves NULL. */
 static const char *read_values(conformance *c, const treadle_session *session, const char *set, bool inputs, treadle_value **values, size_t n,
-                               verdict *verdict)
+                               verdict *out)
 {
     for (size_t i = 0; i < n; i++) {
         treadle_error error = {0};
@@ -125,13 +125,13 @@ static const char *read_values(conformance *c, const treadle_session *session, c
         else
             treadle_session_output(session, i, &port);
         treadle_status status = treadle_value_read_pb(path, port.kind, &values[i], &error);
-        if (status == TREADLE_UNSUPPORTED) *verdict = SKIPPED;
+        if (status == TREADLE_UNSUPPORTED) *out = SKIPPED;
         if (status != TREADLE_OK) return keep_error(c, &error);
     }
     return NULL;
 }
 
-static const char *run_set(conformance *c, treadle_session *session, const char *set, verdict *verdict)
+static const char *run_set(conformance *c, treadle_session *session, const char *set, verdict *out)
 {
     size_t n_in = treadle_session_n_inputs(session), n_out = treadle_session_n_outputs(session);
     treadle_value **in = TD_ARENA_ARRAY(&c->arena, treadle_value *, n_in + 1);
@@ -140,9 +140,9 @@ static const char *run_set(conformance *c, treadle_session *session, const char 
     treadle_error error = {0};
     const char *why = "out of memory";
 
-    *verdict = FAILED;
-    if (in && want && got) why = read_values(c, session, set, true, in, n_in, verdict);
-    if (!why) why = read_values(c, session, set, false, want, n_out, verdict);
+    *out = FAILED;
+    if (in && want && got) why = read_values(c, session, set, true, in, n_in, out);
+    if (!why) why = read_values(c, session, set, false, want, n_out, out);
     if (!why && treadle_session_run(session, (const treadle_value *const *)in, got, &error) != TREADLE_OK) why = keep_error(c, &error);
     for (size_t i = 0; !why && i < n_out; i++) {
         if (!want[i]) {
@@ -157,7 +157,7 @@ static const char *run_set(conformance *c, treadle_session *session, const char 
         treadle_value_release(want[i]);
         treadle_value_release(got[i]);
     }
-    if (!why) *verdict = PASSED;
+    if (!why) *out = PASSED;
     return why;
 }
 
