@@ -107,11 +107,13 @@ cleanup:
 
 static treadle_status finish(td_light *l, treadle_error *err)
 {
+    if (l->options.pack_dir) td_packs_begin(&l->packs, l->model);
     td_resolver r = {.graph = &l->graph, .arena = &l->arena, .mode = TD_RESOLVE_FINAL,
                      .activations = l->options.activations, .packs = &l->packs};
     treadle_status status;
     TD_TRY_GOTO(td_resolve_graph(&r, err), cleanup);
-    status = td_resolve_report(&r, err);
+    TD_TRY_GOTO(td_resolve_report(&r, err), cleanup);
+    td_packs_commit(&l->packs);
 cleanup:
     td_resolver_free(&r);
     return status;

@@ -99,6 +99,12 @@ treadle_status td_bad_node(const td_prepare *p, const char *format, ...) TD_PRIN
  * already there (cache hit; or p->analysis, then nobody will read them), else the op fills them. 64-byte aligned.
  * `what`: content key parts (op, layout version). */
 treadle_status td_prepare_packed(td_prepare *p, const char *what, size_t bytes, void **out, bool *out_ready);
+/* The same in two steps, for packs whose form depends on the weights: a description (meta, at most 40 bytes) is stored with
+ * them, and on a hit (true) the weights need not be looked at. The op checks what it finds against its attributes. Not to be
+ * called with p->analysis. */
+bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t meta_bytes, const void **out, size_t *bytes);
+treadle_status td_prepare_add_packed(td_prepare *p, const char *what, const void *meta, size_t meta_bytes, size_t bytes,
+                                     void **out); /* zeroed */
 
 /* --- infer */
 struct td_infer {

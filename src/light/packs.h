@@ -1,17 +1,33 @@
-/* light/packs.h - the memory of packed weights of one session. Private to light. */
+/* light/packs.h - the memory of packed weights of one session: mapped from the cache (quant/pack_cache.h) when this model
+ * was packed before, written to it otherwise, and plain memory without a cache. Private to light.
+ *
+ * A pack's name is what the op calls it, its constant inputs, and its node's first output: passes may fuse and move nodes,
+ * their packs stay the same. */
 #ifndef TD_LIGHT_PACKS_H
 #define TD_LIGHT_PACKS_H
 
 #include "light/ir.h"
+#include "quant/pack_cache.h"
+
+typedef enum td_packs_mode { TD_PACKS_MEMORY, TD_PACKS_READING, TD_PACKS_WRITING } td_packs_mode;
 
 typedef struct td_packs {
-    TD_VEC(void *) blocks; /* td_free_aligned */
-    size_t bytes;
+    td_packs_mode mode;
+    td_pack_file file;     /* READING, and after commit */
+    td_pack_writer writer; /* WRITING */
+    TD_VEC(void *) blocks; /* td_free_aligned: what is in no file */
+    size_t bytes;          /* in blocks */
 } td_packs;
 
-/* Memory for what `node` packs, in execution order of the calls. *out_ready: the bytes are there already. */
-treadle_status td_packs_take(td_packs *packs, const td_node *node, const char *what, size_t bytes, void **out,
-                             bool *out_ready, treadle_error *err);
+/* Looks for the model's packs in the cache, or begins to write them. Trouble means MEMORY, never an error. */
+void td_packs_begin(td_packs *packs, const td_onnx_model *model);
+/* What the cache holds under that name; NULL: nothing. meta gets meta_bytes of what was stored with it. */
+const void *td_packs_find(td_packs *packs, const td_graph *graph, const td_node *node, const char *what, void *meta,
+                          size_t meta_bytes, size_t *bytes);
+/* Zeroed memory for what `node` packs, in execution order of the calls. */
+treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_node *node, const char *what,
+                            const void *meta, size_t meta_bytes, size_t bytes, void **out, treadle_error *err);
+void td_packs_commit(td_packs *packs); /* all packed: the file is finished */
 void td_packs_free(td_packs *packs);
 
 #endif

@@ -130,14 +130,35 @@ treadle_status td_bad_node(const td_prepare *p, const char *format, ...)
     return td_fail(p->err, TREADLE_FORMAT, "%s: %s", node, text);
 }
 
+bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t meta_bytes, const void **out, size_t *bytes)
+{
+    td_resolver *r = p->build;
+    *out = r->packs ? td_packs_find(r->packs, r->graph, p->node, what, meta, meta_bytes, bytes) : NULL;
+    return *out != NULL;
+}
+
+treadle_status td_prepare_add_packed(td_prepare *p, const char *what, const void *meta, size_t meta_bytes, size_t bytes,
+                                     void **out)
+{
+    td_resolver *r = p->build;
+    if (!r->packs) return td_fail(p->err, TREADLE_INTERNAL, "weights are packed while nodes are analysed");
+    return td_packs_add(r->packs, r->graph, p->node, what, meta, meta_bytes, bytes, out, p->err);
+}
+
 treadle_status td_prepare_packed(td_prepare *p, const char *what, size_t bytes, void **out, bool *out_ready)
 {
     static const uint64_t nothing[8] TD_ALIGNED(64) = {0};
-    td_resolver *r = p->build;
-    if (r->mode == TD_RESOLVE_ANALYSE) { /* nobody runs this state: weights are packed once, for the final nodes */
+    const void *found;
+    size_t found_bytes;
+    *out_ready = true;
+    if (p->analysis) { /* nobody runs this state: weights are packed once, for the final nodes */
         *out = (void *)(uintptr_t)nothing;
-        *out_ready = true;
         return TREADLE_OK;
     }
-    return td_packs_take(r->packs, p->node, what, bytes, out, out_ready, p->err);
+    if (td_prepare_find_packed(p, what, NULL, 0, &found, &found_bytes) && found_bytes == bytes) {
+        *out = (void *)(uintptr_t)found; /* read-only memory; a pack that is ready is not written */
+        return TREADLE_OK;
+    }
+    *out_ready = false;
+    return td_prepare_add_packed(p, what, NULL, 0, bytes, out);
 }

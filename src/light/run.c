@@ -260,13 +260,9 @@ static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_erro
     size_t n_deferred = 0;
     for (size_t i = 0; i < g->n_outputs; i++) {
         if (ctx->program->skip[i]) continue;
-        td_value *v = &ctx->values[g->outputs[i]];
-        td_binding *b = &ctx->bindings[i];
-        if (!b->to.data) {
-            outputs[i] = *v;
-            continue;
-        }
-        TD_TRY(check_fits(&ctx->light->outputs[i], v, &b->to, err));
+        const td_binding *b = &ctx->bindings[i];
+        if (!b->to.data) continue;
+        TD_TRY(check_fits(&ctx->light->outputs[i], &ctx->values[g->outputs[i]], &b->to, err));
         n_deferred += !b->direct;
     }
     if (!n_deferred) goto shapes;
@@ -285,9 +281,13 @@ static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_erro
         td_tensor_copy(&to, &b->from);
     }
 shapes:
-    for (size_t i = 0; i < g->n_outputs; i++)
-        if (!ctx->program->skip[i] && ctx->bindings[i].to.data)
+    for (size_t i = 0; i < g->n_outputs; i++) { /* only now: after a failure the caller's array is as it was */
+        if (ctx->program->skip[i]) continue;
+        if (ctx->bindings[i].to.data)
             outputs[i].tensor.shape = ctx->values[g->outputs[i]].tensor.shape;
+        else
+            outputs[i] = ctx->values[g->outputs[i]];
+    }
     return TREADLE_OK;
 }
 

@@ -186,7 +186,8 @@ def row_wise():
     """A tail whose rows can be picked, after a residual stream that is read twice."""
     n = h.make_node
     save("row_wise",
-         [n("Mul", ["x", "x"], ["h"]), n("Neg", ["h"], ["other"]), n("Add", ["h", "x"], ["r"]), n("Mul", ["r", "gain"], ["t"]),
+         [n("Mul", ["x", "x"], ["h"]), n("Transpose", ["h"], ["other"], perm=[1, 0, 2]),
+          n("Add", ["h", "x"], ["r"]), n("Mul", ["r", "gain"], ["t"]),
           n("Sigmoid", ["t"], ["s"]), n("Mul", ["t", "s"], ["u"]), n("Add", ["u", "r"], ["v"]),
           n("MatMul", ["v", "w"], ["m"]), n("Add", ["m", "bias"], ["logits"])],
          [info("x", T.FLOAT, ["batch", "seq", 6])], [info("logits", T.FLOAT, ["batch", "seq", 11]), info("other", T.FLOAT, None)],
@@ -206,12 +207,11 @@ def data_dependent():
     """Sizes that only the run knows."""
     n = h.make_node
     save("data_dependent",
-         [n("NonZero", ["x"], ["nz"]), n("Transpose", ["nz"], ["t"], perm=[1, 0]), n("Cast", ["t"], ["f"], to=T.FLOAT),
-          n("Mul", ["f", "two"], ["y"]), n("Expand", ["two", "dims"], ["e"]), n("Neg", ["e"], ["z"])],
+         [n("Expand", ["two", "dims"], ["e"]), n("Neg", ["e"], ["z"]), n("Slice", ["x", "dims", "far"], ["f"]),
+          n("Mul", ["f", "two"], ["y"])],
          [info("x", T.FLOAT, ["a", "b"]), info("dims", T.INT64, [2])], [info("y", T.FLOAT, None), info("z", T.FLOAT, None)],
-         [init("two", np.float32([2]))],
-         [[np.float32([[1, 0], [0, 3]]), np.int64([2, 3])], [np.zeros((2, 2), np.float32), np.int64([1, 1])],
-          [np.ones((30, 30), np.float32), np.int64([50, 60])]])
+         [init("two", np.float32([2])), init("far", np.int64([99, 99]))],
+         [[f32(4, 4), np.int64([2, 3])], [f32(2, 2), np.int64([1, 2])], [f32(90, 90), np.int64([20, 60])]])
 
 
 if __name__ == "__main__":

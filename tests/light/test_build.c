@@ -281,7 +281,7 @@ TEST(functions_that_explode)
     maker m;
     td_onnx_function f[24];
     td_onnx_node bodies[24][3];
-    char called[24][8];
+    char called[24][16];
     start(&m);
     for (int i = 0; i < 24; i++) {
         snprintf(called[i], sizeof called[i], "F%d", i);

@@ -194,7 +194,7 @@ TEST(picked_rows)
     ptrdiff_t logits = td_light_find_output(light, TD_STR("logits"));
     REQUIRE(logits == 0);
     CHECK(td_light_can_pick_rows(light, 0));
-    CHECK(!td_light_can_pick_rows(light, 1)); /* read by "logits" too */
+    CHECK(!td_light_can_pick_rows(light, 1)); /* made by Transpose, which moves rows */
     CHECK(!td_light_can_pick_rows(light, 7));
     CHECK_OK(td_light_ctx_new(light, &ctx, &err), &err);
     REQUIRE(read_set("row_wise", 1, light, &data));
@@ -246,7 +246,7 @@ TEST(bad_inputs)
     td_tensor_view(&in[0].tensor, TD_FLOAT, &(td_shape){3, {1, 2, 6}}, x);
     float small[4];
     out[1].kind = TD_VALUE_TENSOR;
-    td_tensor_view(&out[1].tensor, TD_FLOAT, &(td_shape){3, {1, 1, 4}}, small);
+    td_tensor_view(&out[1].tensor, TD_FLOAT, &(td_shape){3, {1, 1, 4}}, small); /* [2, 1, 6] comes */
     CHECK_STATUS(td_light_run(ctx, in, out, NULL, &err), TREADLE_INVALID_ARGUMENT, &err);
     CHECK_HAS_STR(err.message, "does not fit");
     out[1].kind = TD_VALUE_NONE;

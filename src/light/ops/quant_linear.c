@@ -13,13 +13,26 @@ enum {
 treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qmode mode, const char *what,
                                   td_qlinear *out)
 {
+    td_qlayout *layout = &out->weights.layout;
+    const void *found;
     void *memory;
-    bool ready;
+    size_t bytes;
 
     *out = (td_qlinear){.kernels = td_qmatmul_pick(), .mode = mode};
-    TD_TRY(td_qlayout_choose(source, &out->weights.layout, p->err));
-    TD_TRY(td_prepare_packed(p, what, td_qlayout_bytes(&out->weights.layout), &memory, &ready));
-    if (!ready) td_qweights_pack(source, &out->weights.layout, 0, td_qlayout_tiles_n(&out->weights.layout), memory);
+    if (p->analysis) { /* infer needs no more; the scales are not read twice */
+        layout->n = source->n;
+        layout->k = source->k;
+        return TREADLE_OK;
+    }
+    if (td_prepare_find_packed(p, what, layout, sizeof *layout, &found, &bytes) && td_qlayout_valid(layout) &&
+        layout->n == source->n && layout->k == source->k && layout->bits == source->bits &&
+        td_qlayout_bytes(layout) == bytes) {
+        out->weights.data = found;
+        return TREADLE_OK;
+    }
+    TD_TRY(td_qlayout_choose(source, layout, p->err));
+    TD_TRY(td_prepare_add_packed(p, what, layout, sizeof *layout, td_qlayout_bytes(layout), &memory));
+    td_qweights_pack(source, layout, 0, td_qlayout_tiles_n(layout), memory);
     out->weights.data = memory;
     return TREADLE_OK;
 }
