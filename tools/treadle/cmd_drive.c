@@ -63,12 +63,21 @@ static treadle_status open_model(drive *d)
 }
 
 /* --- reading requests */
+/* A list of ids; a single one counts as a list of one. */
 static treadle_status read_ids(drive *d, const td_json *list, const char *what, treadle_ids *out)
 {
+    size_t n = 0;
+
+    if (list && list->kind == TD_JSON_INT && list->as_int >= INT32_MIN && list->as_int <= INT32_MAX) {
+        int32_t *one = TD_ARENA_NEW(&d->arena, int32_t);
+        if (!one) return fail(d, "out of memory");
+        *one = (int32_t)list->as_int;
+        *out = (treadle_ids){one, 1};
+        return TREADLE_OK;
+    }
     if (!list || list->kind != TD_JSON_ARRAY) return fail(d, "%s: expected a list of ids", what);
     int32_t *ids = TD_ARENA_ARRAY(&d->arena, int32_t, list->n ? list->n : 1);
     if (!ids) return fail(d, "out of memory");
-    size_t n = 0;
     for (const td_json *i = list->first; i; i = i->next) {
         if (i->kind != TD_JSON_INT || i->as_int < INT32_MIN || i->as_int > INT32_MAX)
             return fail(d, "%s: expected a list of ids", what);
