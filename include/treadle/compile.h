@@ -17,6 +17,8 @@ typedef bool treadle_progress_fn(void *ctx, const char *stage, uint64_t done, ui
 typedef struct treadle_compile_options {
     size_t struct_size;
     int32_t accuracy_level;        /* of MatMulNBits: 0 float activations, 4 (default) int8 allowed */
+    bool dequantize;               /* --quantize none: weights as float32. Default: false */
+    bool overwrite;                /* replace files of an earlier build in the folder. Default: true */
     treadle_progress_fn *progress; /* NULL (default): none */
     void *progress_ctx;
 } treadle_compile_options;
