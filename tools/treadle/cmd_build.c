@@ -15,7 +15,7 @@ static void build_defaults(void *args) { ((build_args *)args)->accuracy_level = 
 static const td_option build_options[] = {
     {"output", 'o', OPTION_TEXT, "DIR", "the folder to write (made, or replaced if treadle made it)", offsetof(build_args, out)},
     {"accuracy-level", 0, OPTION_INT, "0|4", "of matrix products: 0 float activations, 4 int8 allowed (default: 4)", offsetof(build_args, accuracy_level)},
-    {"quantize", 0, OPTION_TEXT, "none", "none: weights stay in the source's own precision (default)", offsetof(build_args, quantize)},
+    {"quantize", 0, OPTION_TEXT, "none", "none: decode all weights to float32 (default: as they are)", offsetof(build_args, quantize)},
     {"quiet", 'q', OPTION_FLAG, NULL, "no progress bar", offsetof(build_args, quiet)},
 };
 
@@ -32,6 +32,7 @@ static int build_run(void *given, char **positional, size_t n_positional)
         return td_usage(&td_command_build, "--quantize: expected none, found \"%s\"", args->quantize);
     treadle_compile_options_init(&options);
     options.accuracy_level = (int32_t)args->accuracy_level;
+    options.dequantize = args->quantize != NULL;
     return td_compile_with_progress(positional[0], args->out, &options, args->quiet);
 }
 
