@@ -101,4 +101,6 @@ void td_proto_write_attr(td_wire_sink *s, const void *in);
 
 td_str td_proto_domain(td_str domain); /* "ai.onnx" becomes "" */
 
+void td_onnx_files_close(td_onnx_file *files); /* unmaps; the list itself lies in the arena */
+
 #endif

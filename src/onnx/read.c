@@ -2,8 +2,6 @@
 #include "base/alloc.h"
 #include "onnx/proto.h"
 
-void td_onnx_files_close(td_onnx_file *files);
-
 /* IR versions before 3 have no opset imports: they mean version 1 of the default domain. */
 static treadle_status finish_model(td_proto_reader *r, td_onnx_model *m)
 {
