@@ -71,7 +71,7 @@ static treadle_status compile_file(const td_compile_options *options, const td_g
     td_model model;
     td_folder folder = {0};
     TD_TRY(td_model_resolve(gguf, arena, &model, err));
-    treadle_status status = td_folder_begin(arena, options->out_dir, &folder, err);
+    treadle_status status = td_folder_begin(arena, options->out_dir, options->keep_existing, &folder, err);
     if (status == TREADLE_OK) status = build_folder(options, gguf, arena, &folder, &model, err);
     if (status == TREADLE_OK) status = td_folder_commit(&folder, err);
     if (status != TREADLE_OK) td_folder_abandon(&folder);

@@ -30,13 +30,14 @@ static bool made_by_treadle(td_arena *arena, const char *dir)
     return ours;
 }
 
-static treadle_status check_replaceable(td_arena *arena, const char *dir, treadle_error *err)
+static treadle_status check_replaceable(td_arena *arena, const char *dir, bool keep_existing, treadle_error *err)
 {
     char **names;
     size_t n;
     if (!td_path_exists(dir)) return TREADLE_OK;
     if (!td_path_is_dir(dir)) return td_fail(err, TREADLE_INVALID_ARGUMENT, "the output '%s' exists and is no folder", dir);
     TD_TRY(td_list_dir(arena, dir, &names, &n, err));
+    if (n > 0 && keep_existing) return td_fail(err, TREADLE_INVALID_ARGUMENT, "the output folder '%s' is not empty", dir);
     for (size_t i = 0; i < n; i++)
         if (!is_own(names[i])) return td_fail(err, TREADLE_INVALID_ARGUMENT, "the output folder '%s' holds '%s', which treadle did not make; choose an empty or new folder", dir, names[i]);
     if (n > 0 && !made_by_treadle(arena, dir))
@@ -44,7 +45,7 @@ static treadle_status check_replaceable(td_arena *arena, const char *dir, treadl
     return TREADLE_OK;
 }
 
-treadle_status td_folder_begin(td_arena *arena, const char *path, td_folder *out, treadle_error *err)
+treadle_status td_folder_begin(td_arena *arena, const char *path, bool keep_existing, td_folder *out, treadle_error *err)
 {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -55,7 +56,7 @@ treadle_status td_folder_begin(td_arena *arena, const char *path, td_folder *out
     if (!out->final_path || !out->temp_path || !out->old_path) return td_fail_memory(err, "a path", n);
     if (n == 0 || strcmp(td_path_base(out->final_path), "..") == 0 || strcmp(td_path_base(out->final_path), ".") == 0)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "'%s' cannot be the output folder; give it a name", path);
-    TD_TRY(check_replaceable(arena, out->final_path, err));
+    TD_TRY(check_replaceable(arena, out->final_path, keep_existing, err));
     char *parent = td_path_dir(arena, out->final_path);
     if (!parent) return td_fail_memory(err, "a path", n);
     TD_TRY(td_make_dirs(parent, err));

@@ -202,13 +202,13 @@ static treadle_status write_quantised(td_weights *w, td_matrix *m, const td_rows
     return status;
 }
 
-/* --- plain matrices: bytes are copied; float64 is narrowed to float32 */
+/* --- plain matrices: bytes are copied; float64, and blocks that are to be decoded, become float32 */
 
 static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *parts, int n_parts)
 {
     const int64_t dims[2] = {m->n, m->k};
     uint64_t at = 0;
-    bool narrow = m->format->plain == TD_DOUBLE;
+    bool narrow = m->format->plain == TD_DOUBLE || m->format->plain == TD_UNDEFINED;
     m->plain = narrow ? TD_FLOAT : m->format->plain;
     m->codes = m->name;
     TD_TRY(td_weights_declare(w, m->codes, m->plain, 2, dims, &at));
@@ -239,7 +239,7 @@ treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *part
     const td_gguf_tensor *first = parts[0].tensor;
     *out = (td_matrix){.name = name, .k = first->dims[0], .format = first->format};
     for (int i = 0; i < n_parts; i++) out->n += row_count(parts[i].tensor);
-    if (first->format->plain != TD_UNDEFINED) return write_plain(w, out, parts, n_parts);
+    if (first->format->plain != TD_UNDEFINED || w->options->quantize) return write_plain(w, out, parts, n_parts);
     out->bits = td_quant_onnx_bits(first->format);
     out->group = first->format->group;
     return write_quantised(w, out, parts, n_parts, uses);
