@@ -8,18 +8,14 @@ const td_kernel_variant td_qmatmul_variants[] = {
 #undef TD_KERNEL
 const size_t td_qmatmul_n_variants = TD_COUNT(td_qmatmul_variants);
 
-const td_qmatmul_kernels *td_qmatmul_pick(void)
-{
-    return td_kernel_pick(td_qmatmul_variants, td_qmatmul_n_variants);
-}
+const td_qmatmul_kernels *td_qmatmul_pick(void) { return td_kernel_pick(td_qmatmul_variants, td_qmatmul_n_variants); }
 
 /* Where the parts of a td_qact lie in its memory. */
 typedef struct act_plan {
     size_t values, codes, scales, sums, neg_sums, total; /* offsets, then bytes */
 } act_plan;
 
-static bool add_part(size_t *total, size_t rows, size_t row_items, size_t item_bytes, size_t *offset)
-{
+static bool add_part(size_t *total, size_t rows, size_t row_items, size_t item_bytes, size_t *offset) {
     size_t items, bytes;
     *offset = *total;
     if (TD_MUL_OVERFLOWS(rows, row_items, &items) || TD_MUL_OVERFLOWS(items, item_bytes, &bytes)) return false;
@@ -28,8 +24,7 @@ static bool add_part(size_t *total, size_t rows, size_t row_items, size_t item_b
     return true;
 }
 
-static bool plan_act(td_qmode mode, int sub, int64_t m, int64_t k, act_plan *plan)
-{
+static bool plan_act(td_qmode mode, int sub, int64_t m, int64_t k, act_plan *plan) {
     if (m < 0 || k < 0 || k > INT64_MAX - TD_QTILE_K) return false;
     size_t rows = (size_t)m, k_padded = TD_ROUND_UP((size_t)k, TD_QTILE_K), n_sub = k_padded / (size_t)sub;
     bool copy = mode == TD_QMODE_FLOAT && k_padded != (size_t)k, codes = mode == TD_QMODE_INT8;
@@ -41,22 +36,28 @@ static bool plan_act(td_qmode mode, int sub, int64_t m, int64_t k, act_plan *pla
            add_part(&plan->total, rows, codes ? n_sub : 0, sizeof(int32_t), &plan->neg_sums);
 }
 
-bool td_qact_bytes(td_qmode mode, int sub, int64_t m, int64_t k, size_t *out)
-{
+bool td_qact_bytes(td_qmode mode, int sub, int64_t m, int64_t k, size_t *out) {
     act_plan plan;
     if (!plan_act(mode, sub, m, k, &plan)) return false;
     *out = plan.total;
     return true;
 }
 
-void td_qact_init(td_qact *act, td_qmode mode, int sub, const float *source, int64_t source_stride, int64_t m, int64_t k,
-                  void *memory)
-{
+void td_qact_init(td_qact *act, td_qmode mode, int sub, const float *source, int64_t source_stride, int64_t m,
+                  int64_t k, void *memory) {
     act_plan plan;
     uint8_t *base = memory;
     int64_t k_padded = TD_ROUND_UP(k, TD_QTILE_K);
-    *act = (td_qact){.mode = mode, .sub = sub, .m = m, .k = k, .k_padded = k_padded, .n_sub = k_padded / sub,
-                     .values = source, .value_stride = source_stride, .source = source, .source_stride = source_stride};
+    *act = (td_qact){.mode = mode,
+                     .sub = sub,
+                     .m = m,
+                     .k = k,
+                     .k_padded = k_padded,
+                     .n_sub = k_padded / sub,
+                     .values = source,
+                     .value_stride = source_stride,
+                     .source = source,
+                     .source_stride = source_stride};
     if (!plan_act(mode, sub, m, k, &plan)) return; /* td_qact_bytes has said no: there is no memory to fill */
     act->sums = (float *)(void *)(base + plan.sums);
     if (mode == TD_QMODE_INT8) {

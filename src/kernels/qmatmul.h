@@ -34,18 +34,18 @@ typedef enum td_qmode { TD_QMODE_INT8, TD_QMODE_FLOAT } td_qmode;
 /* Prepared activations of m rows. Made by td_qact_init over the caller's memory, filled by td_qact_fill. */
 typedef struct td_qact {
     td_qmode mode;
-    int sub;              /* 16 or 32: must equal layout.sub of the weights it meets */
+    int sub; /* 16 or 32: must equal layout.sub of the weights it meets */
     int64_t m, k;
-    int64_t k_padded;     /* k rounded up to 64; what lies between is 0 */
-    int64_t n_sub;        /* k_padded / sub */
-    int8_t *codes;        /* INT8: [m, k_padded] */
-    float *scales;        /* INT8: [m, n_sub] */
-    int32_t *neg_sums;    /* INT8: [m, n_sub], minus the sum of the codes */
-    float *sums;          /* [m, n_sub] INT8: scale * sum of codes; FLOAT: sum of the values */
-    const float *values;  /* FLOAT: [m, value_stride]: the source itself if k is a multiple of 64, else a padded copy */
+    int64_t k_padded;    /* k rounded up to 64; what lies between is 0 */
+    int64_t n_sub;       /* k_padded / sub */
+    int8_t *codes;       /* INT8: [m, k_padded] */
+    float *scales;       /* INT8: [m, n_sub] */
+    int32_t *neg_sums;   /* INT8: [m, n_sub], minus the sum of the codes */
+    float *sums;         /* [m, n_sub] INT8: scale * sum of codes; FLOAT: sum of the values */
+    const float *values; /* FLOAT: [m, value_stride]: the source itself if k is a multiple of 64, else a padded copy */
     int64_t value_stride;
-    float *value_copy;    /* FLOAT: where the padded copy goes, or NULL */
-    const float *source;  /* [m, source_stride], borrowed */
+    float *value_copy;   /* FLOAT: where the padded copy goes, or NULL */
+    const float *source; /* [m, source_stride], borrowed */
     int64_t source_stride;
 } td_qact;
 
@@ -54,8 +54,8 @@ bool td_qact_bytes(td_qmode mode, int sub, int64_t m, int64_t k, size_t *out);
 
 /* Points act into memory of td_qact_bytes bytes. source: [m, source_stride] fp32, source_stride >= k; borrowed until the
  * last run in FLOAT mode, until td_qact_fill in INT8 mode. */
-void td_qact_init(td_qact *act, td_qmode mode, int sub, const float *source, int64_t source_stride, int64_t m, int64_t k,
-                  void *memory);
+void td_qact_init(td_qact *act, td_qmode mode, int sub, const float *source, int64_t source_stride, int64_t m,
+                  int64_t k, void *memory);
 
 typedef enum td_qepilogue {
     TD_QEPILOGUE_NONE,
@@ -67,12 +67,12 @@ typedef struct td_qmatmul {
     const td_qweights *weights;
     const td_qweights *weights_up; /* SWIGLU only, else NULL */
     const td_qact *act;
-    const float *bias;             /* [n] or NULL */
-    const float *bias_up;          /* [n] or NULL */
+    const float *bias;    /* [n] or NULL */
+    const float *bias_up; /* [n] or NULL */
     td_qepilogue epilogue;
-    const float *add;              /* residual [m, add_stride], added last, or NULL; may be y itself, but not with SWIGLU */
+    const float *add; /* residual [m, add_stride], added last, or NULL; may be y itself, but not with SWIGLU */
     int64_t add_stride;
-    float *y;                      /* [m, y_stride] */
+    float *y; /* [m, y_stride] */
     int64_t y_stride;
 } td_qmatmul;
 
@@ -96,20 +96,17 @@ extern const size_t td_qmatmul_n_variants;
 const td_qmatmul_kernels *td_qmatmul_pick(void);
 
 /* Prepares rows [m0, m1) of the source. Rows are independent: ranges may run on several threads. */
-static inline void td_qact_fill(const td_qmatmul_kernels *kernels, const td_qact *act, int64_t m0, int64_t m1)
-{
+static inline void td_qact_fill(const td_qmatmul_kernels *kernels, const td_qact *act, int64_t m0, int64_t m1) {
     kernels->fill(act, m0, m1);
 }
 
 /* Computes Y[m0..m1, n0..n1). n0 is a multiple of 16, n1 too or n; a grain of 48 or more columns is kindest. Disjoint
  * ranges may run at once, each thread with a scratch of its own (td_qmatmul_scratch_bytes, 64-byte aligned). */
 static inline void td_qmatmul_run(const td_qmatmul_kernels *kernels, const td_qmatmul *job, int64_t m0, int64_t m1,
-                                  int64_t n0, int64_t n1, void *scratch)
-{
+                                  int64_t n0, int64_t n1, void *scratch) {
     kernels->run(job, m0, m1, n0, n1, scratch);
 }
-static inline size_t td_qmatmul_scratch_bytes(const td_qmatmul_kernels *kernels, int64_t k)
-{
+static inline size_t td_qmatmul_scratch_bytes(const td_qmatmul_kernels *kernels, int64_t k) {
     return kernels->scratch_bytes(k);
 }
 

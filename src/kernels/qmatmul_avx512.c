@@ -20,11 +20,12 @@ TD_SIMD vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 TD_SIMD vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 TD_SIMD vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 TD_SIMD vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-TD_SIMD vf vf_pow2(vf a)
-{
+TD_SIMD vf vf_pow2(vf a) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127)), 23));
 }
-TD_SIMD vf vf_from_f16(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
+TD_SIMD vf vf_from_f16(const uint8_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
 
 TD_SIMD vi vi_zero(void) { return _mm512_setzero_si512(); }
 TD_SIMD vi vi_shift(const int32_t *p, const int n) { return _mm512_slli_epi32(_mm512_set1_epi32(*p), (unsigned)n); }
@@ -32,49 +33,42 @@ TD_SIMD vi vi_neg_shift(const int32_t *p, const int n) { return _mm512_sub_epi32
 
 TD_SIMD vb vb_load(const uint8_t *p) { return _mm512_loadu_si512(p); }
 TD_SIMD void vb_store(uint8_t *p, vb v) { _mm512_storeu_si512(p, v); }
-TD_SIMD vb vb_nibbles(vb v, const int high)
-{
+TD_SIMD vb vb_nibbles(vb v, const int high) {
     return _mm512_and_si512(high ? _mm512_srli_epi16(v, 4) : v, _mm512_set1_epi8(15));
 }
-TD_SIMD vb vb_crumbs(vb v, const int t)
-{
+TD_SIMD vb vb_crumbs(vb v, const int t) {
     return _mm512_and_si512(t ? _mm512_srli_epi16(v, (unsigned)(2 * t)) : v, _mm512_set1_epi8(3));
 }
 
 #define DOT8_CENTRED 0
-TD_SIMD vb dot_code(vb code, int bits)
-{
+TD_SIMD vb dot_code(vb code, int bits) {
     (void)bits;
     return code;
 }
 TD_SIMD dot_acc dot_begin(vi start) { return start; }
-TD_SIMD dot_acc dot_add(dot_acc acc, vb code, int32_t four, int bits)
-{
+TD_SIMD dot_acc dot_add(dot_acc acc, vb code, int32_t four, int bits) {
     (void)bits;
     return _mm512_dpbusd_epi32(acc, code, _mm512_set1_epi32(four));
 }
-TD_SIMD vf dot_end(dot_acc acc, vi start, int bits)
-{
+TD_SIMD vf dot_end(dot_acc acc, vi start, int bits) {
     (void)start, (void)bits;
     return _mm512_cvtepi32_ps(acc);
 }
 
 /* Codes of up to 4 bits index a table of their centred values; the permutation ignores all but the low 4 index bits. */
-TD_SIMD vf code_float(vb code, const int j, const int bits, const int centre)
-{
+TD_SIMD vf code_float(vb code, const int j, const int bits, const int centre) {
     __m512i byte = j ? _mm512_srli_epi32(code, (unsigned)(8 * j)) : code;
     if (bits < 8) {
         const float c = (float)centre;
-        const __m512 table = _mm512_setr_ps(0 - c, 1 - c, 2 - c, 3 - c, 4 - c, 5 - c, 6 - c, 7 - c, 8 - c, 9 - c, 10 - c,
-                                            11 - c, 12 - c, 13 - c, 14 - c, 15 - c);
+        const __m512 table = _mm512_setr_ps(0 - c, 1 - c, 2 - c, 3 - c, 4 - c, 5 - c, 6 - c, 7 - c, 8 - c, 9 - c,
+                                            10 - c, 11 - c, 12 - c, 13 - c, 14 - c, 15 - c);
         return _mm512_permutexvar_ps(byte, table);
     }
     if (j < 3) byte = _mm512_and_si512(byte, _mm512_set1_epi32(255));
     return _mm512_cvtepi32_ps(centre ? _mm512_sub_epi32(byte, _mm512_set1_epi32(centre)) : byte);
 }
 
-TD_SIMD float tree_sum(const float *values, int sub)
-{
+TD_SIMD float tree_sum(const float *values, int sub) {
     __m512 v = _mm512_loadu_ps(values);
     if (sub == 32) v = _mm512_add_ps(v, _mm512_loadu_ps(values + 16));
     __m256 w = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -83,8 +77,7 @@ TD_SIMD float tree_sum(const float *values, int sub)
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
-TD_SIMD float fill_block(const float *values, int sub, int8_t *codes, int32_t *neg_sum)
-{
+TD_SIMD float fill_block(const float *values, int sub, int8_t *codes, int32_t *neg_sum) {
     const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
     __m512 v0 = _mm512_loadu_ps(values), v1 = sub == 32 ? _mm512_loadu_ps(values + 16) : _mm512_setzero_ps();
     __m512i m = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(v0), magnitude),

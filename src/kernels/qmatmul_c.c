@@ -15,8 +15,7 @@ enum { N = TD_QTILE_N, K = TD_QTILE_K };
 /* --- activations --- */
 
 /* The order of these additions is that of the SIMD variants. */
-static float tree_sum(const float *values, int sub)
-{
+static float tree_sum(const float *values, int sub) {
     float v[16];
     for (int i = 0; i < 16; i++) v[i] = sub == 32 ? values[i] + values[i + 16] : values[i];
     for (int width = 8; width > 0; width /= 2)
@@ -24,8 +23,7 @@ static float tree_sum(const float *values, int sub)
     return v[0];
 }
 
-static void fill_block_int8(const td_qact *act, int64_t row, int64_t block, const float *values)
-{
+static void fill_block_int8(const td_qact *act, int64_t row, int64_t block, const float *values) {
     int8_t *codes = act->codes + row * act->k_padded + block * act->sub;
     int64_t at = row * act->n_sub + block;
     uint32_t max_bits = 0;
@@ -52,18 +50,15 @@ static void fill_block_int8(const td_qact *act, int64_t row, int64_t block, cons
     act->sums[at] = scale * (float)sum;
 }
 
-static void fill(const td_qact *act, int64_t m0, int64_t m1)
-{
+static void fill(const td_qact *act, int64_t m0, int64_t m1) {
     for (int64_t row = m0; row < m1; row++) {
         const float *source = act->source + row * act->source_stride;
         for (int64_t block = 0; block < act->n_sub; block++) {
             float values[32] = {0};
             int64_t k0 = block * act->sub, n = TD_MIN(act->sub, act->k - k0);
             if (n > 0) memcpy(values, source + k0, (size_t)n * sizeof(float));
-            if (act->mode == TD_QMODE_INT8)
-                fill_block_int8(act, row, block, values);
-            else
-                act->sums[row * act->n_sub + block] = tree_sum(values, act->sub);
+            if (act->mode == TD_QMODE_INT8) fill_block_int8(act, row, block, values);
+            else act->sums[row * act->n_sub + block] = tree_sum(values, act->sub);
             if (act->value_copy)
                 memcpy(act->value_copy + row * act->k_padded + k0, values, (size_t)act->sub * sizeof(float));
         }
@@ -72,8 +67,7 @@ static void fill(const td_qact *act, int64_t m0, int64_t m1)
 
 /* --- product --- */
 
-static float param(const uint8_t *data, int form, int index)
-{
+static float param(const uint8_t *data, int form, int index) {
     uint16_t half;
     float value;
     if (form == TD_QPARAM_F16) {
@@ -85,16 +79,16 @@ static float param(const uint8_t *data, int form, int index)
 }
 
 /* Code of input j of the tile for one output, minus `centre`. */
-static int code_at(const uint8_t *codes, int bits, int lane, int j, int centre)
-{
+static int code_at(const uint8_t *codes, int bits, int lane, int j, int centre) {
     int t = j / 16, z = j / 4 % 4;
     const uint8_t *p = codes + 4 * lane + j % 4;
-    int code = bits == 8 ? p[64 * (4 * t + z)] : bits == 4 ? p[64 * (4 * (t / 2) + z)] >> (4 * (t & 1)) & 15 : p[64 * z] >> (2 * t) & 3;
+    int code = bits == 8   ? p[64 * (4 * t + z)]
+               : bits == 4 ? p[64 * (4 * (t / 2) + z)] >> (4 * (t & 1)) & 15
+                           : p[64 * z] >> (2 * t) & 3;
     return code - centre;
 }
 
-static float dot(const td_qweights *weights, const td_qact *act, int64_t row, int64_t output)
-{
+static float dot(const td_qweights *weights, const td_qact *act, int64_t row, int64_t output) {
     const td_qlayout *l = &weights->layout;
     int lane = (int)(output % N), per_tile = K / l->sub, centre = l->minimum == TD_QPARAM_NONE ? 1 << (l->bits - 1) : 0;
     const uint8_t *column = weights->data + (size_t)(output / N) * td_qlayout_column_bytes(l);
@@ -120,8 +114,7 @@ static float dot(const td_qweights *weights, const td_qact *act, int64_t row, in
     return f;
 }
 
-static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
-{
+static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch) {
     (void)scratch;
     for (int64_t row = m0; row < m1; row++)
         for (int64_t n = n0; n < n1; n++) {
@@ -135,8 +128,7 @@ static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64
         }
 }
 
-static size_t scratch_bytes(int64_t k)
-{
+static size_t scratch_bytes(int64_t k) {
     (void)k;
     return 64;
 }

@@ -29,8 +29,7 @@ enum { N = TD_QTILE_N, K = TD_QTILE_K, AHEAD = 6912, INT8_ROWS = 4, FLOAT_ROWS =
 
 /* exp by 2^n * e^r, |r| <= ln 2 / 2, Taylor to r^7 (5e-9); 2^n in two steps so that it goes to 0 and infinity as it should.
  * NaN stays NaN: min and max give their second operand then. */
-TD_SIMD vf vf_exp(vf x)
-{
+TD_SIMD vf vf_exp(vf x) {
     x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
     vf n = vf_round(vf_mul(x, vf_set1(0x1.715476p+0f)));
     vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), x); /* ln 2 in two parts; n times the first is exact */
@@ -58,8 +57,7 @@ typedef struct pass {
 } pass;
 
 /* Bias, gate and residual for the outputs n..n+count of a row. */
-TD_SIMD void finish(const pass *p, int64_t row, int64_t n, const float *values)
-{
+TD_SIMD void finish(const pass *p, int64_t row, int64_t n, const float *values) {
     const td_qmatmul *job = p->job;
     int count = (int)TD_MIN(N, p->weights->layout.n - n);
     float *y = job->y + row * job->y_stride + n;
@@ -92,35 +90,30 @@ TD_SIMD void finish(const pass *p, int64_t row, int64_t n, const float *values)
 
 /* --- reading tiles --- */
 
-TD_SIMD vb tile_code(const uint8_t *codes, int bits, int t, int z)
-{
+TD_SIMD vb tile_code(const uint8_t *codes, int bits, int t, int z) {
     if (bits == 8) return vb_load(codes + 64 * (4 * t + z));
     if (bits == 4) return vb_nibbles(vb_load(codes + 64 * (4 * (t / 2) + z)), t & 1);
     return vb_crumbs(vb_load(codes + 64 * z), t);
 }
 
-TD_SIMD vf tile_param(const uint8_t *data, int form, int block)
-{
+TD_SIMD vf tile_param(const uint8_t *data, int form, int block) {
     if (form == TD_QPARAM_F16) return vf_from_f16(data + 2 * N * block);
     return vf_load((const float *)(const void *)(data + 4 * N * block));
 }
 
-TD_SIMD void prefetch_tile(const uint8_t *tile, int tile_bytes)
-{
+TD_SIMD void prefetch_tile(const uint8_t *tile, int tile_bytes) {
     TD_UNROLL
     for (int i = 0; i < tile_bytes; i += 64) TD_PREFETCH(tile + AHEAD + i);
 }
 
-TD_SIMD int32_t load_four(const int8_t *a)
-{
+TD_SIMD int32_t load_four(const int8_t *a) {
     int32_t four;
     memcpy(&four, a, sizeof four);
     return four;
 }
 
 /* What an integer dot product starts from so that it ends as the header says. neg_sum: minus the sum of activations. */
-TD_SIMD vi dot_start(const int32_t *neg_sum, int bits, bool minima)
-{
+TD_SIMD vi dot_start(const int32_t *neg_sum, int bits, bool minima) {
     bool centred = bits == 8 && DOT8_CENTRED;
     if (minima) return centred ? vi_neg_shift(neg_sum, 7) : vi_zero();
     return centred ? vi_zero() : vi_shift(neg_sum, bits - 1);
@@ -134,8 +127,7 @@ typedef struct row_view {
     const int32_t *neg_sums;
 } row_view;
 
-TD_SIMD row_view view_row(const td_qact *act, int64_t row)
-{
+TD_SIMD row_view view_row(const td_qact *act, int64_t row) {
     row_view v = {.sums = act->sums + row * act->n_sub};
     if (act->mode == TD_QMODE_INT8) {
         v.codes = act->codes + row * act->k_padded;
@@ -147,9 +139,8 @@ TD_SIMD row_view view_row(const td_qact *act, int64_t row)
     return v;
 }
 
-TD_SIMD void column_int8(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits, const int sub,
-                         const int scale, const int minimum)
-{
+TD_SIMD void column_int8(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits,
+                         const int sub, const int scale, const int minimum) {
     /* The commonest forms are constants; for the others `scale` and `minimum` are what the layout says. */
     const int blocks = K / sub, minima_at = blocks * N * (scale == TD_QPARAM_F16 ? 2 : 4);
     const int minimum_bytes = minimum == TD_QPARAM_NONE ? 0 : minimum == TD_QPARAM_F16 ? 2 : 4;
@@ -167,8 +158,7 @@ TD_SIMD void column_int8(const td_qlayout *l, const uint8_t *tile, row_view a, f
                 acc = dot_add(acc, code, load_four(a.codes + 4 * v), bits);
             }
             f = vf_fma(dot_end(acc, start, bits), vf_mul(vf_set1(*a.scales), tile_param(tile, scale, b)), f);
-            if (minimum != TD_QPARAM_NONE)
-                f = vf_fma(tile_param(tile + minima_at, minimum, b), vf_set1(*a.sums), f);
+            if (minimum != TD_QPARAM_NONE) f = vf_fma(tile_param(tile + minima_at, minimum, b), vf_set1(*a.sums), f);
         }
     }
     vf_store(out, f);
@@ -176,8 +166,7 @@ TD_SIMD void column_int8(const td_qlayout *l, const uint8_t *tile, row_view a, f
 
 /* Scale and minimum forms are looked at per block here: FLOAT mode is bound by its arithmetic, not by these. */
 TD_SIMD void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, float *out, const int bits,
-                            const int sub, const bool minima)
-{
+                          const int sub, const bool minima) {
     const int centre = minima ? 0 : 1 << (bits - 1);
     vf f = vf_zero();
     for (int64_t tiles = td_qlayout_tiles_k(l); tiles > 0; tiles--, tile += l->tile_bytes, a.values += K) {
@@ -186,10 +175,8 @@ TD_SIMD void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, 
         TD_UNROLL
         for (int b = 0; b < K / sub; b++) p[b] = vf_zero();
         TD_UNROLL
-        for (int i = 0; i < sub / 4; i++)
-            TD_UNROLL
-        for (int b = 0; b < K / sub; b++) {
-            const int v = b * sub / 4 + i;
+        for (int i = 0; i < K / 4; i++) {
+            const int b = i % (K / sub), v = b * sub / 4 + i / (K / sub);
             vb code = tile_code(tile + l->codes_offset, bits, v / 4, v % 4);
             TD_UNROLL
             for (int j = 0; j < 4; j++)
@@ -207,11 +194,12 @@ TD_SIMD void column_float(const td_qlayout *l, const uint8_t *tile, row_view a, 
 /* --- several rows: panels of a few columns, unpacked --- */
 
 /* Per block of sub inputs and column: 16 scales, 16 minima, then the codes; bytes in INT8 mode, fp32 in FLOAT mode. */
-TD_SIMD size_t panel_block_bytes(int sub, bool is_float) { return 2 * N * sizeof(float) + (size_t)(N * sub) * (is_float ? 4 : 1); }
+TD_SIMD size_t panel_block_bytes(int sub, bool is_float) {
+    return 2 * N * sizeof(float) + (size_t)(N * sub) * (is_float ? 4 : 1);
+}
 
 TD_SIMD void unpack_block(const td_qlayout *l, const uint8_t *tile, int b, uint8_t *to, const int bits, const int sub,
-                            const bool is_float)
-{
+                          const bool is_float) {
     const uint8_t *codes = tile + l->codes_offset;
     const bool minima = l->minimum != TD_QPARAM_NONE;
     float *params = (float *)(void *)to, *floats = params + 2 * N;
@@ -230,8 +218,7 @@ TD_SIMD void unpack_block(const td_qlayout *l, const uint8_t *tile, int b, uint8
 
 /* Of `columns` columns `valid` exist; the last one stands in for the others, whose results nobody takes. */
 TD_SIMD void unpack_columns(const td_qlayout *l, const uint8_t *first, int valid, uint8_t *panel, const int columns,
-                              const int bits, const int sub, const bool is_float)
-{
+                            const int bits, const int sub, const bool is_float) {
     const size_t block_bytes = panel_block_bytes(sub, is_float);
     const int64_t n_tiles = td_qlayout_tiles_k(l);
     for (int u = 0; u < columns; u++) {
@@ -249,24 +236,19 @@ TD_SIMD void unpack_columns(const td_qlayout *l, const uint8_t *first, int valid
 /* `rows` rows from a times `columns` columns of the panel; out [rows][columns * 16]. Strides between rows: codes
  * k_padded, the others n_sub, values value_stride. */
 TD_SIMD void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
-                          const int columns, const int bits, const int sub, const bool minima)
-{
+                        const int columns, const int bits, const int sub, const bool minima) {
     const size_t block_bytes = panel_block_bytes(sub, false);
     const int64_t n_sub = act->n_sub, code_stride = act->k_padded;
-    vf f[INT8_ROWS][INT8_COLUMNS];
+    vf f[INT8_ROWS * INT8_COLUMNS];
     TD_UNROLL
-    for (int r = 0; r < rows; r++)
-        TD_UNROLL
-    for (int u = 0; u < columns; u++) f[r][u] = vf_zero();
+    for (int i = 0; i < rows * columns; i++) f[i] = vf_zero();
     for (int64_t b = 0; b < n_sub; b++, panel += (size_t)columns * block_bytes, a.codes += sub) {
         vi start[INT8_ROWS];
-        dot_acc acc[INT8_ROWS][INT8_COLUMNS];
+        dot_acc acc[INT8_ROWS * INT8_COLUMNS];
         TD_UNROLL
-        for (int r = 0; r < rows; r++) {
-            start[r] = dot_start(a.neg_sums + r * n_sub + b, bits, minima);
-            TD_UNROLL
-            for (int u = 0; u < columns; u++) acc[r][u] = dot_begin(start[r]);
-        }
+        for (int r = 0; r < rows; r++) start[r] = dot_start(a.neg_sums + r * n_sub + b, bits, minima);
+        TD_UNROLL
+        for (int i = 0; i < rows * columns; i++) acc[i] = dot_begin(start[i / columns]);
         TD_UNROLL
         for (int v = 0; v < sub / 4; v++) {
             vb code[INT8_COLUMNS];
@@ -274,10 +256,10 @@ TD_SIMD void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, fl
             for (int u = 0; u < columns; u++)
                 code[u] = vb_load(panel + (size_t)u * block_bytes + 2 * N * sizeof(float) + 64 * v);
             TD_UNROLL
-            for (int r = 0; r < rows; r++)
-                TD_UNROLL
-            for (int u = 0; u < columns; u++)
-                acc[r][u] = dot_add(acc[r][u], code[u], load_four(a.codes + r * code_stride + 4 * v), bits);
+            for (int i = 0; i < rows * columns; i++) {
+                int32_t four = load_four(a.codes + i / columns * code_stride + 4 * v);
+                acc[i] = dot_add(acc[i], code[i % columns], four, bits);
+            }
         }
         TD_UNROLL
         for (int u = 0; u < columns; u++) {
@@ -285,51 +267,42 @@ TD_SIMD void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, fl
             vf scale = vf_load(params);
             TD_UNROLL
             for (int r = 0; r < rows; r++) {
+                const int i = r * columns + u;
                 int64_t at = r * n_sub + b;
-                f[r][u] = vf_fma(dot_end(acc[r][u], start[r], bits), vf_mul(vf_set1(a.scales[at]), scale), f[r][u]);
-                if (minima) f[r][u] = vf_fma(vf_load(params + N), vf_set1(a.sums[at]), f[r][u]);
+                f[i] = vf_fma(dot_end(acc[i], start[r], bits), vf_mul(vf_set1(a.scales[at]), scale), f[i]);
+                if (minima) f[i] = vf_fma(vf_load(params + N), vf_set1(a.sums[at]), f[i]);
             }
         }
     }
     TD_UNROLL
-    for (int r = 0; r < rows; r++)
-        TD_UNROLL
-    for (int u = 0; u < columns; u++) vf_store(out + (r * columns + u) * N, f[r][u]);
+    for (int i = 0; i < rows * columns; i++) vf_store(out + i * N, f[i]);
 }
 
 /* f lives in out: it is touched once for 16 or 32 inputs, and the registers are better spent on p. */
 TD_SIMD void panel_float(const uint8_t *panel, const td_qact *act, row_view a, float *out, const int rows,
-                           const int columns, const int sub, const bool minima)
-{
+                         const int columns, const int sub, const bool minima) {
     const size_t block_bytes = panel_block_bytes(sub, true);
     const int64_t n_sub = act->n_sub, value_stride = act->value_stride;
     memset(out, 0, (size_t)(rows * columns * N) * sizeof(float));
     for (int64_t b = 0; b < n_sub; b++, panel += (size_t)columns * block_bytes, a.values += sub) {
-        vf p[FLOAT_ROWS][FLOAT_COLUMNS];
+        vf p[FLOAT_ROWS * FLOAT_COLUMNS];
         TD_UNROLL
-        for (int r = 0; r < rows; r++)
-            TD_UNROLL
-        for (int u = 0; u < columns; u++) p[r][u] = vf_zero();
+        for (int i = 0; i < rows * columns; i++) p[i] = vf_zero();
         for (int k = 0; k < sub; k++) {
             vf code[FLOAT_COLUMNS];
             TD_UNROLL
             for (int u = 0; u < columns; u++)
                 code[u] = vf_load((const float *)(const void *)(panel + (size_t)u * block_bytes) + N * (2 + k));
             TD_UNROLL
-            for (int r = 0; r < rows; r++)
-                TD_UNROLL
-            for (int u = 0; u < columns; u++)
-                p[r][u] = vf_fma(vf_set1(a.values[r * value_stride + k]), code[u], p[r][u]);
+            for (int i = 0; i < rows * columns; i++)
+                p[i] = vf_fma(vf_set1(a.values[i / columns * value_stride + k]), code[i % columns], p[i]);
         }
         TD_UNROLL
-        for (int r = 0; r < rows; r++)
-            TD_UNROLL
-        for (int u = 0; u < columns; u++) {
-            const float *params = (const float *)(const void *)(panel + (size_t)u * block_bytes);
-            float *f = out + (r * columns + u) * N;
-            vf sum = vf_fma(p[r][u], vf_load(params), vf_load(f));
-            if (minima) sum = vf_fma(vf_load(params + N), vf_set1(a.sums[r * n_sub + b]), sum);
-            vf_store(f, sum);
+        for (int i = 0; i < rows * columns; i++) {
+            const float *params = (const float *)(const void *)(panel + (size_t)(i % columns) * block_bytes);
+            vf f = vf_fma(p[i], vf_load(params), vf_load(out + i * N));
+            if (minima) f = vf_fma(vf_load(params + N), vf_set1(a.sums[i / columns * n_sub + b]), f);
+            vf_store(out + i * N, f);
         }
     }
 }
@@ -350,28 +323,27 @@ TD_SIMD void panel_float(const uint8_t *panel, const td_qact *act, row_view a, f
     X(bits, sub, minima, TD_QPARAM_F16, TD_QPARAM_F16)                                                                 \
     X(bits, sub, any, l->scale, l->minimum)
 #define EACH_COLUMN(X)                                                                                                 \
-    EACH_FORM(X, 2, 16) EACH_FORM(X, 2, 32) EACH_FORM(X, 4, 16) EACH_FORM(X, 4, 32) EACH_FORM(X, 8, 16)                \
-    EACH_FORM(X, 8, 32)
+    EACH_FORM(X, 2, 16)                                                                                                \
+    EACH_FORM(X, 2, 32) EACH_FORM(X, 4, 16) EACH_FORM(X, 4, 32) EACH_FORM(X, 8, 16) EACH_FORM(X, 8, 32)
 #define DEFINE(bits, sub, form, scale, minimum)                                                                        \
     static TD_NO_UBSAN void column_##bits##_##sub##_##form(const td_qlayout *l, const uint8_t *tile, row_view row,     \
-                                                           float *out)                                                 \
-    {                                                                                                                  \
+                                                           float *out) {                                               \
         column_int8(l, tile, row, out, bits, sub, scale, minimum);                                                     \
     }
 EACH_COLUMN(DEFINE)
 #undef DEFINE
 typedef void column_fn(const td_qlayout *l, const uint8_t *tile, row_view row, float *out);
 #define FORMS(bits, sub)                                                                                               \
-    [BITS(bits)][SUB(sub)] = {column_##bits##_##sub##_plain, column_##bits##_##sub##_minima, column_##bits##_##sub##_any}
+    [BITS(bits)][SUB(sub)] = {column_##bits##_##sub##_plain, column_##bits##_##sub##_minima,                           \
+                              column_##bits##_##sub##_any}
 static column_fn *const columns_int8[3][2][3] = {FORMS(2, 16), FORMS(2, 32), FORMS(4, 16),
                                                  FORMS(4, 32), FORMS(8, 16), FORMS(8, 32)};
 #undef FORMS
 
 /* FLOAT, one row: flag says whether there are minima */
 #define DEFINE(a, bits, sub, minima)                                                                                   \
-    static TD_NO_UBSAN void column_float_##bits##_##sub##_##minima(const td_qlayout *l, const uint8_t *tile, row_view row,         \
-                                                       float *out)                                                     \
-    {                                                                                                                  \
+    static TD_NO_UBSAN void column_float_##bits##_##sub##_##minima(const td_qlayout *l, const uint8_t *tile,           \
+                                                                   row_view row, float *out) {                         \
         column_float(l, tile, row, out, bits, sub, minima);                                                            \
     }
 EACH_BITS(DEFINE, 0)
@@ -382,9 +354,8 @@ static column_fn *const columns_float[3][2][2] = {EACH_BITS(ROW, 0)};
 
 /* Unpacking: flag is 0 for bytes, 1 for fp32 */
 #define DEFINE(a, bits, sub, is_float)                                                                                 \
-    static TD_NO_UBSAN void unpack_##bits##_##sub##_##is_float(const td_qlayout *l, const uint8_t *column, int valid,              \
-                                                   uint8_t *panel)                                                     \
-    {                                                                                                                  \
+    static TD_NO_UBSAN void unpack_##bits##_##sub##_##is_float(const td_qlayout *l, const uint8_t *column, int valid,  \
+                                                               uint8_t *panel) {                                       \
         unpack_columns(l, column, valid, panel, is_float ? FLOAT_COLUMNS : INT8_COLUMNS, bits, sub, is_float);         \
     }
 EACH_BITS(DEFINE, 0)
@@ -397,8 +368,7 @@ static void (*const unpacks[3][2][2])(const td_qlayout *, const uint8_t *, int, 
 typedef void panel_fn(const uint8_t *panel, const td_qact *act, row_view row, float *out);
 #define DEFINE(a, bits, sub, minima)                                                                                   \
     static TD_NO_UBSAN void panel_##bits##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,    \
-                                                            float *out)                                                \
-    {                                                                                                                  \
+                                                            float *out) {                                              \
         panel_int8(panel, act, row, out, INT8_ROWS, INT8_COLUMNS, bits, sub, minima);                                  \
     }
 EACH_BITS(DEFINE, 0)
@@ -407,30 +377,30 @@ EACH_BITS(DEFINE, 0)
 static panel_fn *const panels_int8[3][2][2] = {EACH_BITS(ROW, 0)};
 #undef ROW
 #define DEFINE(rows, a, sub, minima)                                                                                   \
-    static TD_NO_UBSAN void panel_float_##rows##_##sub##_##minima(const uint8_t *panel, const td_qact *act, row_view row,          \
-                                                      float *out)                                                      \
-    {                                                                                                                  \
+    static TD_NO_UBSAN void panel_float_##rows##_##sub##_##minima(const uint8_t *panel, const td_qact *act,            \
+                                                                  row_view row, float *out) {                          \
         panel_float(panel, act, row, out, rows, FLOAT_COLUMNS, sub, minima);                                           \
     }
-EACH_SUB(DEFINE, 6, ) EACH_SUB(DEFINE, 2, ) EACH_SUB(DEFINE, 1, )
+EACH_SUB(DEFINE, 6, )
+EACH_SUB(DEFINE, 2, )
+EACH_SUB(DEFINE, 1, )
 #undef DEFINE
 #define ROW(a, b, sub, minima)                                                                                         \
-    [SUB(sub)][minima] = {panel_float_6_##sub##_##minima, panel_float_2_##sub##_##minima, panel_float_1_##sub##_##minima},
-static panel_fn *const panels_float[2][2][3] = {EACH_SUB(ROW, , )};
+    [SUB(sub)][minima] = {panel_float_6_##sub##_##minima, panel_float_2_##sub##_##minima,                              \
+                          panel_float_1_##sub##_##minima},
+    static panel_fn *const panels_float[2][2][3] = {EACH_SUB(ROW, , )};
 #undef ROW
 
 /* --- driving them --- */
 
-static column_fn *pick_column(const td_qlayout *l, bool is_float)
-{
+static column_fn *pick_column(const td_qlayout *l, bool is_float) {
     const bool minima = l->minimum != TD_QPARAM_NONE;
     if (is_float) return columns_float[BITS(l->bits)][SUB(l->sub)][minima];
     const bool f16 = l->scale == TD_QPARAM_F16 && l->minimum != TD_QPARAM_F32;
     return columns_int8[BITS(l->bits)][SUB(l->sub)][f16 ? minima : 2];
 }
 
-static void run_columns(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1)
-{
+static void run_columns(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
     const td_qlayout *l = &p->weights->layout;
     column_fn *fn = pick_column(l, p->job->act->mode == TD_QMODE_FLOAT);
     for (int64_t n = n0; n < n1; n += N) {
@@ -445,8 +415,7 @@ static void run_columns(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64
 
 /* `rows` rows of a panel: prefetch the lines of the results, to which stores would wait for memory; compute; finish. */
 static void run_panel(const pass *p, panel_fn *fn, const uint8_t *panel, int64_t row, int rows, int64_t n, int valid,
-                      int columns)
-{
+                      int columns) {
     float out[FLOAT_ROWS * TD_MAX(FLOAT_COLUMNS, INT8_COLUMNS) * N];
     for (int r = 0; r < rows; r++)
         for (int u = 0; u < valid; u++) TD_PREFETCH(p->job->y + (row + r) * p->job->y_stride + n + u * N);
@@ -455,8 +424,7 @@ static void run_panel(const pass *p, panel_fn *fn, const uint8_t *panel, int64_t
         for (int u = 0; u < valid; u++) finish(p, row + r, n + u * N, out + (r * columns + u) * N);
 }
 
-static void run_panels_int8(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel)
-{
+static void run_panels_int8(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel) {
     const td_qlayout *l = &p->weights->layout;
     panel_fn *fn = panels_int8[BITS(l->bits)][SUB(l->sub)][l->minimum != TD_QPARAM_NONE];
     const int64_t whole = m1 - (m1 - m0) % INT8_ROWS;
@@ -464,13 +432,13 @@ static void run_panels_int8(const pass *p, int64_t m0, int64_t m1, int64_t n0, i
         int valid = (int)TD_MIN((n1 - n + N - 1) / N, INT8_COLUMNS);
         const uint8_t *column = p->weights->data + (size_t)(n / N) * td_qlayout_column_bytes(l);
         unpacks[BITS(l->bits)][SUB(l->sub)][0](l, column, valid, panel);
-        for (int64_t row = m0; row < whole; row += INT8_ROWS) run_panel(p, fn, panel, row, INT8_ROWS, n, valid, INT8_COLUMNS);
+        for (int64_t row = m0; row < whole; row += INT8_ROWS)
+            run_panel(p, fn, panel, row, INT8_ROWS, n, valid, INT8_COLUMNS);
         run_columns(p, whole, m1, n, TD_MIN(n + INT8_COLUMNS * N, n1)); /* their tiles are in cache by now */
     }
 }
 
-static void run_panels_float(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel)
-{
+static void run_panels_float(const pass *p, int64_t m0, int64_t m1, int64_t n0, int64_t n1, uint8_t *panel) {
     const td_qlayout *l = &p->weights->layout;
     panel_fn *const *fns = panels_float[SUB(l->sub)][l->minimum != TD_QPARAM_NONE];
     for (int64_t n = n0; n < n1; n += FLOAT_COLUMNS * N) {
@@ -485,8 +453,7 @@ static void run_panels_float(const pass *p, int64_t m0, int64_t m1, int64_t n0, 
     }
 }
 
-static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
-{
+static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch) {
     /* Unpacking a panel costs about as much as two rows read directly. */
     const bool is_float = job->act->mode == TD_QMODE_FLOAT, gated = job->epilogue == TD_QEPILOGUE_SWIGLU;
     const bool direct = m1 - m0 < (is_float ? 3 : INT8_ROWS);
@@ -495,22 +462,18 @@ static void run(const td_qmatmul *job, int64_t m0, int64_t m1, int64_t n0, int64
     const int64_t few = N * (direct ? 1 : is_float ? FLOAT_COLUMNS : INT8_COLUMNS), step = gated ? few : n1 - n0;
     for (int64_t n = n0; n < n1; n += step)
         for (int i = 0; i <= gated; i++) {
-            if (direct)
-                run_columns(&passes[i], m0, m1, n, TD_MIN(n + step, n1));
-            else
-                (is_float ? run_panels_float : run_panels_int8)(&passes[i], m0, m1, n, TD_MIN(n + step, n1), scratch);
+            if (direct) run_columns(&passes[i], m0, m1, n, TD_MIN(n + step, n1));
+            else (is_float ? run_panels_float : run_panels_int8)(&passes[i], m0, m1, n, TD_MIN(n + step, n1), scratch);
         }
 }
 
-static size_t scratch_bytes(int64_t k)
-{
+static size_t scratch_bytes(int64_t k) {
     size_t blocks = (size_t)TD_ROUND_UP(k, K) / 16;
     size_t int8 = INT8_COLUMNS * panel_block_bytes(16, false), fp32 = FLOAT_COLUMNS * panel_block_bytes(16, true);
     return TD_MAX(blocks * TD_MAX(int8, fp32), 64);
 }
 
-static void fill(const td_qact *act, int64_t m0, int64_t m1)
-{
+static void fill(const td_qact *act, int64_t m0, int64_t m1) {
     for (int64_t row = m0; row < m1; row++) {
         const float *source = act->source + row * act->source_stride;
         for (int64_t block = 0; block < act->n_sub; block++) {
@@ -522,7 +485,8 @@ static void fill(const td_qact *act, int64_t m0, int64_t m1)
                 values = part;
             }
             if (act->mode == TD_QMODE_INT8) {
-                act->scales[at] = fill_block(values, act->sub, act->codes + row * act->k_padded + k0, &act->neg_sums[at]);
+                act->scales[at] =
+                    fill_block(values, act->sub, act->codes + row * act->k_padded + k0, &act->neg_sums[at]);
                 act->sums[at] = act->scales[at] * (float)-act->neg_sums[at];
             } else {
                 act->sums[at] = tree_sum(values, act->sub);

@@ -21,8 +21,7 @@ typedef vi dot_acc;
 TD_SIMD vf vf_zero(void) { return (vf){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 TD_SIMD vf vf_set1(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
 TD_SIMD vf vf_load(const float *p) { return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-TD_SIMD void vf_store(float *p, vf v)
-{
+TD_SIMD void vf_store(float *p, vf v) {
     _mm256_storeu_ps(p, v.lo);
     _mm256_storeu_ps(p + 8, v.hi);
 }
@@ -32,22 +31,18 @@ TD_SIMD vf vf_mul(vf a, vf b) { return (vf){_mm256_mul_ps(a.lo, b.lo), _mm256_mu
 TD_SIMD vf vf_div(vf a, vf b) { return (vf){_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
 TD_SIMD vf vf_min(vf a, vf b) { return (vf){_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
 TD_SIMD vf vf_max(vf a, vf b) { return (vf){_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_fma(vf a, vf b, vf c)
-{
+TD_SIMD vf vf_fma(vf a, vf b, vf c) {
     return (vf){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
 }
-TD_SIMD vf vf_round(vf a)
-{
+TD_SIMD vf vf_round(vf a) {
     return (vf){_mm256_round_ps(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
                 _mm256_round_ps(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
 }
-TD_SIMD __m256 pow2_8(__m256 a)
-{
+TD_SIMD __m256 pow2_8(__m256 a) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127)), 23));
 }
 TD_SIMD vf vf_pow2(vf a) { return (vf){pow2_8(a.lo), pow2_8(a.hi)}; }
-TD_SIMD vf vf_from_f16(const uint8_t *p)
-{
+TD_SIMD vf vf_from_f16(const uint8_t *p) {
     return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
                 _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 16)))};
 }
@@ -55,64 +50,55 @@ TD_SIMD vf vf_from_f16(const uint8_t *p)
 TD_SIMD vi vi_both(__m256i v) { return (vi){v, v}; }
 TD_SIMD vi vi_zero(void) { return vi_both(_mm256_setzero_si256()); }
 TD_SIMD vi vi_shift(const int32_t *p, const int n) { return vi_both(_mm256_slli_epi32(_mm256_set1_epi32(*p), n)); }
-TD_SIMD vi vi_neg_shift(const int32_t *p, const int n)
-{
+TD_SIMD vi vi_neg_shift(const int32_t *p, const int n) {
     return vi_both(_mm256_sub_epi32(_mm256_setzero_si256(), vi_shift(p, n).lo));
 }
 
-TD_SIMD vb vb_load(const uint8_t *p)
-{
+TD_SIMD vb vb_load(const uint8_t *p) {
     return (vb){_mm256_loadu_si256((const __m256i *)(const void *)p),
                 _mm256_loadu_si256((const __m256i *)(const void *)(p + 32))};
 }
-TD_SIMD void vb_store(uint8_t *p, vb v)
-{
+TD_SIMD void vb_store(uint8_t *p, vb v) {
     _mm256_storeu_si256((__m256i *)(void *)p, v.lo);
     _mm256_storeu_si256((__m256i *)(void *)(p + 32), v.hi);
 }
-TD_SIMD vb vb_shift_mask(vb v, const int shift, const int mask)
-{
+TD_SIMD vb vb_shift_mask(vb v, const int shift, const int mask) {
     const __m256i m = _mm256_set1_epi8((char)mask);
     if (shift == 0) return (vb){_mm256_and_si256(v.lo, m), _mm256_and_si256(v.hi, m)};
-    return (vb){_mm256_and_si256(_mm256_srli_epi16(v.lo, shift), m), _mm256_and_si256(_mm256_srli_epi16(v.hi, shift), m)};
+    return (vb){_mm256_and_si256(_mm256_srli_epi16(v.lo, shift), m),
+                _mm256_and_si256(_mm256_srli_epi16(v.hi, shift), m)};
 }
 TD_SIMD vb vb_nibbles(vb v, const int high) { return vb_shift_mask(v, 4 * high, 15); }
 TD_SIMD vb vb_crumbs(vb v, const int t) { return vb_shift_mask(v, 2 * t, 3); }
 
 #if V256_VNNI
 #define DOT8_CENTRED 0
-TD_SIMD vb dot_code(vb code, int bits)
-{
+TD_SIMD vb dot_code(vb code, int bits) {
     (void)bits;
     return code;
 }
 TD_SIMD dot_acc dot_begin(vi start) { return start; }
-TD_SIMD dot_acc dot_add(dot_acc acc, vb code, int32_t four, int bits)
-{
+TD_SIMD dot_acc dot_add(dot_acc acc, vb code, int32_t four, int bits) {
     const __m256i a = _mm256_set1_epi32(four);
     (void)bits;
     return (dot_acc){_mm256_dpbusd_avx_epi32(acc.lo, code.lo, a), _mm256_dpbusd_avx_epi32(acc.hi, code.hi, a)};
 }
-TD_SIMD vf dot_end(dot_acc acc, vi start, int bits)
-{
+TD_SIMD vf dot_end(dot_acc acc, vi start, int bits) {
     (void)start, (void)bits;
     return (vf){_mm256_cvtepi32_ps(acc.lo), _mm256_cvtepi32_ps(acc.hi)};
 }
 #else
 #define DOT8_CENTRED 1
-TD_SIMD vb dot_code(vb code, const int bits)
-{
+TD_SIMD vb dot_code(vb code, const int bits) {
     const __m256i flip = _mm256_set1_epi8((char)0x80);
     if (bits < 8) return code;
     return (vb){_mm256_xor_si256(code.lo, flip), _mm256_xor_si256(code.hi, flip)};
 }
-TD_SIMD dot_acc dot_begin(vi start)
-{
+TD_SIMD dot_acc dot_begin(vi start) {
     (void)start;
     return vi_zero();
 }
-TD_SIMD __m256i dot_add_8(__m256i acc, __m256i code, __m256i a, const int bits)
-{
+TD_SIMD __m256i dot_add_8(__m256i acc, __m256i code, __m256i a, const int bits) {
     if (bits < 8) {
         acc = _mm256_add_epi16(acc, _mm256_maddubs_epi16(code, a));
         TD_PIN_SIMD(acc); /* else gcc makes a tree of the sums and spills all their terms */
@@ -123,36 +109,30 @@ TD_SIMD __m256i dot_add_8(__m256i acc, __m256i code, __m256i a, const int bits)
     TD_PIN_SIMD(acc);
     return acc;
 }
-TD_SIMD dot_acc dot_add(dot_acc acc, vb code, int32_t four, const int bits)
-{
+TD_SIMD dot_acc dot_add(dot_acc acc, vb code, int32_t four, const int bits) {
     const __m256i a = _mm256_set1_epi32(four);
     return (dot_acc){dot_add_8(acc.lo, code.lo, a, bits), dot_add_8(acc.hi, code.hi, a, bits)};
 }
-TD_SIMD __m256 dot_end_8(__m256i acc, __m256i start, const int bits)
-{
+TD_SIMD __m256 dot_end_8(__m256i acc, __m256i start, const int bits) {
     if (bits < 8) acc = _mm256_madd_epi16(acc, _mm256_set1_epi16(1));
     return _mm256_cvtepi32_ps(_mm256_add_epi32(acc, start));
 }
-TD_SIMD vf dot_end(dot_acc acc, vi start, const int bits)
-{
+TD_SIMD vf dot_end(dot_acc acc, vi start, const int bits) {
     return (vf){dot_end_8(acc.lo, start.lo, bits), dot_end_8(acc.hi, start.hi, bits)};
 }
 #endif
 
-TD_SIMD __m256 code_float_8(__m256i code, const int j, const int centre)
-{
+TD_SIMD __m256 code_float_8(__m256i code, const int j, const int centre) {
     __m256i byte = j ? _mm256_srli_epi32(code, 8 * j) : code;
     if (j < 3) byte = _mm256_and_si256(byte, _mm256_set1_epi32(255));
     return _mm256_cvtepi32_ps(centre ? _mm256_sub_epi32(byte, _mm256_set1_epi32(centre)) : byte);
 }
-TD_SIMD vf code_float(vb code, const int j, const int bits, const int centre)
-{
+TD_SIMD vf code_float(vb code, const int j, const int bits, const int centre) {
     (void)bits;
     return (vf){code_float_8(code.lo, j, centre), code_float_8(code.hi, j, centre)};
 }
 
-TD_SIMD float tree_sum(const float *values, int sub)
-{
+TD_SIMD float tree_sum(const float *values, int sub) {
     vf v = vf_load(values);
     if (sub == 32) v = vf_add(v, vf_load(values + 16));
     __m256 w = _mm256_add_ps(v.lo, v.hi);
@@ -161,8 +141,7 @@ TD_SIMD float tree_sum(const float *values, int sub)
     return _mm_cvtss_f32(_mm_add_ss(x, _mm_movehdup_ps(x)));
 }
 
-TD_SIMD float fill_block(const float *values, int sub, int8_t *codes, int32_t *neg_sum)
-{
+TD_SIMD float fill_block(const float *values, int sub, int8_t *codes, int32_t *neg_sum) {
     const int n = sub / 8;
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i m = _mm256_setzero_si256(), sum = _mm256_setzero_si256();

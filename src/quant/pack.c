@@ -12,13 +12,9 @@
 
 /* --- reading the source --- */
 
-static int64_t block_count(const td_qsource *s)
-{
-    return (s->k + s->block - 1) / s->block;
-}
+static int64_t block_count(const td_qsource *s) { return (s->k + s->block - 1) / s->block; }
 
-static float load_param(const void *data, td_dtype dtype, int64_t index)
-{
+static float load_param(const void *data, td_dtype dtype, int64_t index) {
     if (dtype == TD_FLOAT16) {
         uint16_t bits;
         memcpy(&bits, (const uint8_t *)data + 2 * (size_t)index, sizeof bits);
@@ -29,14 +25,12 @@ static float load_param(const void *data, td_dtype dtype, int64_t index)
     return value;
 }
 
-static size_t source_row_bytes(const td_qsource *s)
-{
+static size_t source_row_bytes(const td_qsource *s) {
     return s->row_bytes ? s->row_bytes : (size_t)block_count(s) * (size_t)s->block * (size_t)s->bits / 8;
 }
 
 /* Integer zero point of a block, counted from code 0 of the unsigned codes. */
-static int integer_zero(const td_qsource *s, int64_t row, int64_t block)
-{
+static int integer_zero(const td_qsource *s, int64_t row, int64_t block) {
     int half = 1 << (s->bits - 1);
     const uint8_t *zeros = s->zeros;
     if (s->zero_form == TD_QZERO_DEFAULT) return half;
@@ -52,8 +46,7 @@ static int integer_zero(const td_qsource *s, int64_t row, int64_t block)
 }
 
 /* The minimum of a block as exactly as a double holds it, and as fp32. */
-static double block_minimum(const td_qsource *s, int64_t row, int64_t block, float scale)
-{
+static double block_minimum(const td_qsource *s, int64_t row, int64_t block, float scale) {
     int64_t index = row * block_count(s) + block;
     if (s->zero_form == TD_QZERO_MINIMA) return load_param(s->zeros, s->zero_type, index);
     if (s->zero_form != TD_QZERO_FLOAT) return -(double)integer_zero(s, row, block) * scale;
@@ -63,8 +56,7 @@ static double block_minimum(const td_qsource *s, int64_t row, int64_t block, flo
 }
 
 /* The codes of one row, k0..k0+64, unsigned; those past k are 0. */
-static void unpack_codes(const td_qsource *s, const uint8_t *row, int64_t k0, uint8_t out[TD_QTILE_K])
-{
+static void unpack_codes(const td_qsource *s, const uint8_t *row, int64_t k0, uint8_t out[TD_QTILE_K]) {
     int64_t n = TD_MIN(s->k - k0, TD_QTILE_K);
     const uint8_t *p = row + k0 * s->bits / 8;
     if (s->bits == 8) {
@@ -88,16 +80,17 @@ static void unpack_codes(const td_qsource *s, const uint8_t *row, int64_t k0, ui
 /* --- checks and sizes --- */
 
 treadle_status td_qsource_sizes(const td_qsource *s, size_t *codes_bytes, size_t *scales_bytes, size_t *zeros_bytes,
-                                treadle_error *err)
-{
+                                treadle_error *err) {
     if (s->bits != 2 && s->bits != 4 && s->bits != 8)
         return td_fail(err, TREADLE_UNSUPPORTED, "quantised weights: bits is %d; 2, 4 and 8 are known", s->bits);
     if (s->block < 16 || (s->block & (s->block - 1)) != 0)
-        return td_fail(err, TREADLE_UNSUPPORTED, "quantised weights: block size is %lld; a power of two from 16 is expected",
+        return td_fail(err, TREADLE_UNSUPPORTED,
+                       "quantised weights: block size is %lld; a power of two from 16 is expected",
                        (long long)s->block);
     if (s->n < 1 || s->k < 1 || s->n > INT32_MAX || s->k > INT32_MAX || s->block > INT32_MAX)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "quantised weights: %lld x %lld in blocks of %lld is out of range",
-                       (long long)s->n, (long long)s->k, (long long)s->block);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "quantised weights: %lld x %lld in blocks of %lld is out of range", (long long)s->n,
+                       (long long)s->k, (long long)s->block);
     if (s->scale_type != TD_FLOAT && s->scale_type != TD_FLOAT16)
         return td_fail(err, TREADLE_UNSUPPORTED, "quantised weights: scales are %s; float32 and float16 are known",
                        td_dtype_name(s->scale_type));
@@ -107,8 +100,9 @@ treadle_status td_qsource_sizes(const td_qsource *s, size_t *codes_bytes, size_t
                        td_dtype_name(s->zero_type));
     size_t least_row = ((size_t)s->k * (size_t)s->bits + 7) / 8;
     if (s->row_bytes != 0 && s->row_bytes < least_row)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "quantised weights: rows have %zu bytes, %lld codes of %d bits need %zu",
-                       s->row_bytes, (long long)s->k, s->bits, least_row);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "quantised weights: rows have %zu bytes, %lld codes of %d bits need %zu", s->row_bytes,
+                       (long long)s->k, s->bits, least_row);
     size_t n = (size_t)s->n, blocks = (size_t)block_count(s), zero_row = 0;
     if (zeros_are_float) zero_row = blocks * (s->zero_type == TD_FLOAT ? 4 : 2);
     if (s->zero_form == TD_QZERO_BYTES) zero_row = blocks;
@@ -116,23 +110,26 @@ treadle_status td_qsource_sizes(const td_qsource *s, size_t *codes_bytes, size_t
     size_t codes, scales, zeros;
     if (TD_MUL_OVERFLOWS(n, source_row_bytes(s), &codes) || TD_MUL_OVERFLOWS(n, zero_row, &zeros) ||
         TD_MUL_OVERFLOWS(n, blocks * (s->scale_type == TD_FLOAT ? 4 : 2), &scales))
-        return td_fail(err, TREADLE_LIMIT, "quantised weights: %lld x %lld is too large", (long long)s->n, (long long)s->k);
+        return td_fail(err, TREADLE_LIMIT, "quantised weights: %lld x %lld is too large", (long long)s->n,
+                       (long long)s->k);
     if (codes_bytes) *codes_bytes = codes;
     if (scales_bytes) *scales_bytes = scales;
     if (zeros_bytes) *zeros_bytes = zeros;
     return TREADLE_OK;
 }
 
-static uint32_t param_bytes(int sub, int form)
-{
+static uint32_t param_bytes(int sub, int form) {
     uint32_t count = (uint32_t)(TD_QTILE_K / sub * TD_QTILE_N);
     return form == TD_QPARAM_NONE ? 0 : form == TD_QPARAM_F16 ? 2 * count : 4 * count;
 }
 
 treadle_status td_qlayout_make(int bits, int sub, td_qparam scale, td_qparam minimum, int64_t n, int64_t k,
-                               td_qlayout *out, treadle_error *err)
-{
-    td_qlayout l = {.n = n, .k = k, .bits = (uint8_t)bits, .sub = (uint8_t)sub, .scale = (uint8_t)scale,
+                               td_qlayout *out, treadle_error *err) {
+    td_qlayout l = {.n = n,
+                    .k = k,
+                    .bits = (uint8_t)bits,
+                    .sub = (uint8_t)sub,
+                    .scale = (uint8_t)scale,
                     .minimum = (uint8_t)minimum};
     if (sub == 16 || sub == 32) {
         l.minima_offset = param_bytes(sub, scale);
@@ -146,8 +143,7 @@ treadle_status td_qlayout_make(int bits, int sub, td_qparam scale, td_qparam min
     return TREADLE_OK;
 }
 
-bool td_qlayout_valid(const td_qlayout *l)
-{
+bool td_qlayout_valid(const td_qlayout *l) {
     if ((l->bits != 2 && l->bits != 4 && l->bits != 8) || (l->sub != 16 && l->sub != 32)) return false;
     if (l->scale != TD_QPARAM_F16 && l->scale != TD_QPARAM_F32) return false;
     if (l->minimum > TD_QPARAM_F32) return false;
@@ -156,19 +152,16 @@ bool td_qlayout_valid(const td_qlayout *l)
     if (l->codes_offset != l->minima_offset + param_bytes(l->sub, l->minimum)) return false;
     if (l->tile_bytes != l->codes_offset + TD_QTILE_N * TD_QTILE_K / 8 * (uint32_t)l->bits) return false;
     size_t bytes;
-    return !TD_MUL_OVERFLOWS((size_t)td_qlayout_tiles_n(l) * (size_t)td_qlayout_tiles_k(l), (size_t)l->tile_bytes, &bytes);
+    return !TD_MUL_OVERFLOWS((size_t)td_qlayout_tiles_n(l) * (size_t)td_qlayout_tiles_k(l), (size_t)l->tile_bytes,
+                             &bytes);
 }
 
 /* --- the narrowest exact form --- */
 
-static bool is_f16(double value)
-{
-    return (double)td_f16_to_f32(td_f32_to_f16((float)value)) == value;
-}
+static bool is_f16(double value) { return (double)td_f16_to_f32(td_f32_to_f16((float)value)) == value; }
 
 /* Whether the fp16 number nearest to the block's minimum stands for it without loss (see the header). */
-static bool minimum_is_f16(const td_qsource *s, int64_t row, int64_t block, float scale)
-{
+static bool minimum_is_f16(const td_qsource *s, int64_t row, int64_t block, float scale) {
     double minimum = block_minimum(s, row, block, scale);
     if (s->zero_form != TD_QZERO_FLOAT || s->is_signed) return is_f16(minimum);
     if (scale == 0) return minimum == 0;
@@ -176,16 +169,14 @@ static bool minimum_is_f16(const td_qsource *s, int64_t row, int64_t block, floa
     return -nearest / scale == load_param(s->zeros, s->zero_type, row * block_count(s) + block);
 }
 
-static bool zero_is_default(const td_qsource *s, int64_t row, int64_t block)
-{
+static bool zero_is_default(const td_qsource *s, int64_t row, int64_t block) {
     int half = 1 << (s->bits - 1);
     if (s->zero_form == TD_QZERO_MINIMA) return false;
     if (s->zero_form != TD_QZERO_FLOAT) return integer_zero(s, row, block) == half;
     return load_param(s->zeros, s->zero_type, row * block_count(s) + block) == (s->is_signed ? 0 : (float)half);
 }
 
-treadle_status td_qlayout_choose(const td_qsource *s, td_qlayout *out, treadle_error *err)
-{
+treadle_status td_qlayout_choose(const td_qsource *s, td_qlayout *out, treadle_error *err) {
     TD_TRY(td_qsource_sizes(s, NULL, NULL, NULL, err));
     bool scales_f16 = true, minima_f16 = true, centred = true;
     int64_t blocks = block_count(s);
@@ -205,8 +196,7 @@ treadle_status td_qlayout_choose(const td_qsource *s, td_qlayout *out, treadle_e
 
 /* --- packing --- */
 
-static void store_param(void *data, int form, size_t index, float value)
-{
+static void store_param(void *data, int form, size_t index, float value) {
     if (form == TD_QPARAM_F16) {
         uint16_t bits = td_f32_to_f16(value);
         memcpy((uint8_t *)data + 2 * index, &bits, sizeof bits);
@@ -215,16 +205,14 @@ static void store_param(void *data, int form, size_t index, float value)
     }
 }
 
-static uint32_t load_u32(const uint8_t *p)
-{
+static uint32_t load_u32(const uint8_t *p) {
     uint32_t value;
     memcpy(&value, p, sizeof value);
     return value;
 }
 
 /* The 64 codes of output `lane` into a tile's code vectors. */
-static void pack_codes(const uint8_t codes[TD_QTILE_K], int bits, int lane, uint8_t *to)
-{
+static void pack_codes(const uint8_t codes[TD_QTILE_K], int bits, int lane, uint8_t *to) {
     uint8_t *out = to + 4 * lane;
     for (int z = 0; z < 4; z++) {
         uint32_t four[4]; /* inputs 16 t + 4 z + 0..3 */
@@ -237,8 +225,7 @@ static void pack_codes(const uint8_t codes[TD_QTILE_K], int bits, int lane, uint
     }
 }
 
-static void pack_row(const td_qsource *s, const td_qlayout *l, int64_t row, uint8_t *column)
-{
+static void pack_row(const td_qsource *s, const td_qlayout *l, int64_t row, uint8_t *column) {
     int lane = (int)(row % TD_QTILE_N), n_sub = TD_QTILE_K / l->sub;
     const uint8_t *codes = (const uint8_t *)s->codes + (size_t)row * source_row_bytes(s);
     for (int64_t k0 = 0; k0 < s->k; k0 += TD_QTILE_K, column += l->tile_bytes) {
@@ -256,8 +243,7 @@ static void pack_row(const td_qsource *s, const td_qlayout *l, int64_t row, uint
     }
 }
 
-void td_qweights_pack(const td_qsource *source, const td_qlayout *l, int64_t column0, int64_t column1, void *dest)
-{
+void td_qweights_pack(const td_qsource *source, const td_qlayout *l, int64_t column0, int64_t column1, void *dest) {
     uint8_t *to = dest;
     size_t column_bytes = td_qlayout_column_bytes(l);
     memset(to, 0, (size_t)(column1 - column0) * column_bytes);
@@ -269,13 +255,11 @@ void td_qweights_pack(const td_qsource *source, const td_qlayout *l, int64_t col
 
 /* --- rows back --- */
 
-static float packed_param(const uint8_t *data, int form, size_t index)
-{
+static float packed_param(const uint8_t *data, int form, size_t index) {
     return load_param(data, form == TD_QPARAM_F16 ? TD_FLOAT16 : TD_FLOAT, (int64_t)index);
 }
 
-static int packed_code(const uint8_t *codes, int bits, int lane, int j)
-{
+static int packed_code(const uint8_t *codes, int bits, int lane, int j) {
     int t = j / 16, z = j / 4 % 4;
     const uint8_t *p = codes + 4 * lane + j % 4;
     if (bits == 8) return p[64 * (4 * t + z)];
@@ -283,8 +267,7 @@ static int packed_code(const uint8_t *codes, int bits, int lane, int j)
     return p[64 * z] >> (2 * t) & 3;
 }
 
-void td_qweights_row(const td_qweights *weights, int64_t row, float *out)
-{
+void td_qweights_row(const td_qweights *weights, int64_t row, float *out) {
     const td_qlayout *l = &weights->layout;
     int lane = (int)(row % TD_QTILE_N), half = 1 << (l->bits - 1);
     const uint8_t *tile = weights->data + (size_t)(row / TD_QTILE_N) * td_qlayout_column_bytes(l);
@@ -301,8 +284,7 @@ void td_qweights_row(const td_qweights *weights, int64_t row, float *out)
     }
 }
 
-void td_qsource_row(const td_qsource *s, int64_t row, float *out)
-{
+void td_qsource_row(const td_qsource *s, int64_t row, float *out) {
     const uint8_t *codes = (const uint8_t *)s->codes + (size_t)row * source_row_bytes(s);
     int64_t blocks = block_count(s);
     for (int64_t k0 = 0; k0 < s->k; k0 += TD_QTILE_K) {
@@ -314,8 +296,7 @@ void td_qsource_row(const td_qsource *s, int64_t row, float *out)
             float scale = load_param(s->scales, s->scale_type, row * blocks + block);
             if (s->zero_form == TD_QZERO_MINIMA || s->zero_form == TD_QZERO_FLOAT)
                 out[k0 + j] = (float)unpacked[j] * scale + (float)block_minimum(s, row, block, scale);
-            else
-                out[k0 + j] = (float)(unpacked[j] - integer_zero(s, row, block)) * scale;
+            else out[k0 + j] = (float)(unpacked[j] - integer_zero(s, row, block)) * scale;
         }
     }
 }

@@ -45,20 +45,24 @@ typedef enum td_qzero {
 /* A quantised matrix as ONNX holds it (com.microsoft MatMulNBits, GatherBlockQuantized). All memory is borrowed and may
  * be unaligned. n_blocks = ceil(k / block). */
 typedef struct td_qsource {
-    int bits;             /* 2, 4 or 8 */
-    int64_t block;        /* a power of two, at least 16 */
-    int64_t n, k;         /* outputs, inputs */
-    const void *codes;    /* [n, row_bytes]; within a byte low bits first */
-    size_t row_bytes;     /* 0: n_blocks * block * bits / 8, as MatMulNBits has it; else at least ceil(k * bits / 8) */
-    bool is_signed;       /* codes are two's complement */
-    td_dtype scale_type;  /* TD_FLOAT or TD_FLOAT16 */
-    const void *scales;   /* [n, n_blocks] */
+    int bits;            /* 2, 4 or 8 */
+    int64_t block;       /* a power of two, at least 16 */
+    int64_t n, k;        /* outputs, inputs */
+    const void *codes;   /* [n, row_bytes]; within a byte low bits first */
+    size_t row_bytes;    /* 0: n_blocks * block * bits / 8, as MatMulNBits has it; else at least ceil(k * bits / 8) */
+    bool is_signed;      /* codes are two's complement */
+    td_dtype scale_type; /* TD_FLOAT or TD_FLOAT16 */
+    const void *scales;  /* [n, n_blocks] */
     td_qzero zero_form;
-    td_dtype zero_type;   /* for FLOAT and MINIMA: TD_FLOAT or TD_FLOAT16 */
+    td_dtype zero_type; /* for FLOAT and MINIMA: TD_FLOAT or TD_FLOAT16 */
     const void *zeros;
 } td_qsource;
 
-typedef enum td_qparam { TD_QPARAM_NONE, TD_QPARAM_F16, TD_QPARAM_F32 } td_qparam; /* how a tile holds scales or minima */
+typedef enum td_qparam {
+    TD_QPARAM_NONE,
+    TD_QPARAM_F16,
+    TD_QPARAM_F32
+} td_qparam; /* how a tile holds scales or minima */
 
 /* What one needs to know to read packed bytes; fixed width, stored in the packed-weights cache as it is. */
 typedef struct td_qlayout {
@@ -77,12 +81,10 @@ typedef struct td_qweights {
 
 static inline int64_t td_qlayout_tiles_n(const td_qlayout *l) { return (l->n + TD_QTILE_N - 1) / TD_QTILE_N; }
 static inline int64_t td_qlayout_tiles_k(const td_qlayout *l) { return (l->k + TD_QTILE_K - 1) / TD_QTILE_K; }
-static inline size_t td_qlayout_column_bytes(const td_qlayout *l)
-{
+static inline size_t td_qlayout_column_bytes(const td_qlayout *l) {
     return (size_t)td_qlayout_tiles_k(l) * l->tile_bytes; /* the tiles of 16 outputs */
 }
-static inline size_t td_qlayout_bytes(const td_qlayout *l)
-{
+static inline size_t td_qlayout_bytes(const td_qlayout *l) {
     return (size_t)td_qlayout_tiles_n(l) * td_qlayout_column_bytes(l);
 }
 

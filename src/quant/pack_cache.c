@@ -32,24 +32,21 @@ static const char MAGIC[8] = {'T', 'D', 'P', 'A', 'C', 'K', '\r', '\n'};
 
 /* --- key --- */
 
-void td_pack_key_add(td_pack_key *key, const void *bytes, size_t n)
-{
+void td_pack_key_add(td_pack_key *key, const void *bytes, size_t n) {
     XXH128_hash_t part = XXH3_128bits(bytes, n);
     uint64_t chain[5] = {key->low, key->high, part.low64, part.high64, n};
     XXH128_hash_t next = XXH3_128bits(chain, sizeof chain);
     *key = (td_pack_key){next.low64, next.high64};
 }
 
-td_pack_key td_pack_key_start(void)
-{
+td_pack_key td_pack_key_start(void) {
     td_pack_key key = {0};
     uint32_t version = FORMAT_VERSION;
     td_pack_key_add(&key, &version, sizeof version);
     return key;
 }
 
-treadle_status td_pack_key_add_file(td_pack_key *key, const char *path, treadle_error *err)
-{
+treadle_status td_pack_key_add_file(td_pack_key *key, const char *path, treadle_error *err) {
     struct stat info;
     char *real = realpath(path, NULL);
     if (!real || stat(real, &info) != 0) {
@@ -68,14 +65,12 @@ treadle_status td_pack_key_add_file(td_pack_key *key, const char *path, treadle_
 }
 
 /* The folder in the arena, NULL without a cache. */
-static char *cache_folder(td_arena *arena)
-{
+static char *cache_folder(td_arena *arena) {
     char *root = td_cache_dir(arena);
     return root ? td_path_join(arena, root, "packed") : NULL;
 }
 
-static char *file_path(td_arena *arena, const td_pack_key *key)
-{
+static char *file_path(td_arena *arena, const td_pack_key *key) {
     char name[48], *folder = cache_folder(arena);
     snprintf(name, sizeof name, "%016llx%016llx.pack", (unsigned long long)key->high, (unsigned long long)key->low);
     return folder ? td_path_join(arena, folder, name) : NULL;
@@ -83,8 +78,7 @@ static char *file_path(td_arena *arena, const td_pack_key *key)
 
 /* --- reading --- */
 
-static uint64_t checksum_of(const pack_header *header, const td_pack_entry *entries)
-{
+static uint64_t checksum_of(const pack_header *header, const td_pack_entry *entries) {
     pack_header blank = *header;
     blank.checksum = 0;
     uint64_t head = XXH3_64bits(&blank, sizeof blank);
@@ -92,8 +86,7 @@ static uint64_t checksum_of(const pack_header *header, const td_pack_entry *entr
 }
 
 /* Everything that reading relies on. */
-static bool file_is_sound(const td_mmap *map, const td_pack_key *key, pack_header *header)
-{
+static bool file_is_sound(const td_mmap *map, const td_pack_key *key, pack_header *header) {
     if (map->n < FIRST_OFFSET) return false;
     memcpy(header, map->data, sizeof *header);
     if (memcmp(header->magic, MAGIC, sizeof MAGIC) != 0 || header->version != FORMAT_VERSION) return false;
@@ -112,8 +105,7 @@ static bool file_is_sound(const td_mmap *map, const td_pack_key *key, pack_heade
     return true;
 }
 
-bool td_pack_cache_open(const td_pack_key *key, td_pack_file *out)
-{
+bool td_pack_cache_open(const td_pack_key *key, td_pack_file *out) {
     td_arena arena;
     td_arena_init(&arena);
     td_mmap map = {0};
@@ -126,13 +118,13 @@ bool td_pack_cache_open(const td_pack_key *key, td_pack_file *out)
         td_mmap_close(&map);
         return false;
     }
-    *out = (td_pack_file){.map = map, .n_entries = header.n_entries,
+    *out = (td_pack_file){.map = map,
+                          .n_entries = header.n_entries,
                           .entries = (const td_pack_entry *)(const void *)(map.data + header.table_offset)};
     return true;
 }
 
-const td_pack_entry *td_pack_file_find(td_pack_file *file, td_str name)
-{
+const td_pack_entry *td_pack_file_find(td_pack_file *file, td_str name) {
     uint64_t hash = XXH3_64bits(name.p, name.n);
     for (uint32_t i = 0; i < file->n_entries; i++) {
         uint32_t at = (file->next + i) % file->n_entries;
@@ -143,8 +135,7 @@ const td_pack_entry *td_pack_file_find(td_pack_file *file, td_str name)
     return NULL;
 }
 
-void td_pack_file_close(td_pack_file *file)
-{
+void td_pack_file_close(td_pack_file *file) {
     td_mmap_close(&file->map);
     *file = (td_pack_file){0};
 }
@@ -152,8 +143,7 @@ void td_pack_file_close(td_pack_file *file)
 /* --- writing --- */
 
 /* Opens the file aside. On any trouble the writer stays memory only. */
-static void open_aside(td_pack_writer *w)
-{
+static void open_aside(td_pack_writer *w) {
     td_arena arena;
     td_arena_init(&arena);
     char *folder = cache_folder(&arena), *path = file_path(&arena, &w->key);
@@ -171,8 +161,7 @@ static void open_aside(td_pack_writer *w)
     td_arena_free(&arena);
 }
 
-static void drop_file(td_pack_writer *w)
-{
+static void drop_file(td_pack_writer *w) {
     if (w->fd >= 0) {
         close(w->fd);
         unlink(w->aside);
@@ -185,13 +174,13 @@ static void drop_file(td_pack_writer *w)
 
 /* Backs the region up to `bytes`. A full disk turns the writer to memory only: what is written stays where it is, mapped
  * from a file without a name, and anonymous memory takes the place of the rest. */
-static treadle_status back(td_pack_writer *w, size_t bytes, treadle_error *err)
-{
+static treadle_status back(td_pack_writer *w, size_t bytes, treadle_error *err) {
     if (bytes <= w->backed_bytes) return TREADLE_OK;
     if (bytes > w->reserved_bytes)
         return td_fail(err, TREADLE_LIMIT, "packed weights need %zu bytes, more than the %zu reserved", bytes,
                        w->reserved_bytes);
-    size_t target = TD_MIN(TD_ROUND_UP(bytes, GROW_BYTES), w->reserved_bytes), rest = w->reserved_bytes - w->backed_bytes;
+    size_t target = TD_MIN(TD_ROUND_UP(bytes, GROW_BYTES), w->reserved_bytes),
+           rest = w->reserved_bytes - w->backed_bytes;
     if (w->fd >= 0 && posix_fallocate(w->fd, (off_t)w->backed_bytes, (off_t)(target - w->backed_bytes)) != 0) {
         void *at = mmap(w->base + w->backed_bytes, rest, PROT_READ | PROT_WRITE,
                         MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -202,8 +191,8 @@ static treadle_status back(td_pack_writer *w, size_t bytes, treadle_error *err)
     return TREADLE_OK;
 }
 
-treadle_status td_pack_writer_begin(td_pack_writer *w, const td_pack_key *key, size_t reserve_bytes, treadle_error *err)
-{
+treadle_status td_pack_writer_begin(td_pack_writer *w, const td_pack_key *key, size_t reserve_bytes,
+                                    treadle_error *err) {
     *w = (td_pack_writer){.key = *key, .fd = -1, .used_bytes = FIRST_OFFSET};
     if (reserve_bytes > SIZE_MAX / 4) return td_fail(err, TREADLE_LIMIT, "packed weights of %zu bytes", reserve_bytes);
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -222,8 +211,7 @@ treadle_status td_pack_writer_begin(td_pack_writer *w, const td_pack_key *key, s
 }
 
 treadle_status td_pack_writer_add(td_pack_writer *w, td_str name, const void *meta, size_t meta_bytes, size_t bytes,
-                                  void **out, treadle_error *err)
-{
+                                  void **out, treadle_error *err) {
     if (bytes > w->reserved_bytes)
         return td_fail(err, TREADLE_LIMIT, "packed weights need %zu bytes, more than the %zu reserved", bytes,
                        w->reserved_bytes);
@@ -238,8 +226,7 @@ treadle_status td_pack_writer_add(td_pack_writer *w, td_str name, const void *me
 }
 
 /* Cuts the file to size, syncs and renames it. Without the sync a power cut could leave a named file full of zeros. */
-static bool store(td_pack_writer *w, size_t file_bytes)
-{
+static bool store(td_pack_writer *w, size_t file_bytes) {
     if (w->fd < 0) return false;
     bool stored = ftruncate(w->fd, (off_t)file_bytes) == 0 && fdatasync(w->fd) == 0 && rename(w->aside, w->path) == 0;
     if (!stored) unlink(w->aside);
@@ -248,13 +235,15 @@ static bool store(td_pack_writer *w, size_t file_bytes)
     return stored;
 }
 
-void td_pack_writer_commit(td_pack_writer *w, td_pack_file *out, bool *out_stored)
-{
+void td_pack_writer_commit(td_pack_writer *w, td_pack_file *out, bool *out_stored) {
     size_t table_bytes = w->entries.n * sizeof *w->entries.items, file_bytes = w->used_bytes + table_bytes;
     td_pack_entry *table = (td_pack_entry *)(void *)(w->base + w->used_bytes);
     if (table_bytes) memcpy(table, w->entries.items, table_bytes);
-    pack_header header = {.version = FORMAT_VERSION, .n_entries = (uint32_t)w->entries.n, .file_bytes = file_bytes,
-                          .table_offset = w->used_bytes, .key = w->key};
+    pack_header header = {.version = FORMAT_VERSION,
+                          .n_entries = (uint32_t)w->entries.n,
+                          .file_bytes = file_bytes,
+                          .table_offset = w->used_bytes,
+                          .key = w->key};
     memcpy(header.magic, MAGIC, sizeof MAGIC);
     header.checksum = checksum_of(&header, table);
     memcpy(w->base, &header, sizeof header);
@@ -268,8 +257,7 @@ void td_pack_writer_commit(td_pack_writer *w, td_pack_file *out, bool *out_store
     td_pack_writer_abort(w);
 }
 
-void td_pack_writer_abort(td_pack_writer *w)
-{
+void td_pack_writer_abort(td_pack_writer *w) {
     if (w->base) munmap(w->base, w->reserved_bytes);
     if (w->path) drop_file(w);
     td_vec_free(&w->entries);

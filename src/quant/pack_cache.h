@@ -35,9 +35,10 @@ typedef struct td_pack_key {
     uint64_t low, high;
 } td_pack_key;
 
-td_pack_key td_pack_key_start(void);                                  /* holds the format version */
-void td_pack_key_add(td_pack_key *key, const void *bytes, size_t n);  /* order and boundaries of the parts count */
-treadle_status td_pack_key_add_file(td_pack_key *key, const char *path, treadle_error *err); /* its identity, not its bytes */
+td_pack_key td_pack_key_start(void);                                 /* holds the format version */
+void td_pack_key_add(td_pack_key *key, const void *bytes, size_t n); /* order and boundaries of the parts count */
+treadle_status td_pack_key_add_file(td_pack_key *key, const char *path,
+                                    treadle_error *err); /* its identity, not its bytes */
 
 /* --- reading --- */
 
@@ -59,8 +60,7 @@ typedef struct td_pack_file {
 bool td_pack_cache_open(const td_pack_key *key, td_pack_file *out);
 /* The entry of that name, NULL if there is none. Its bytes are at td_pack_file_data(file, entry), read-only. */
 const td_pack_entry *td_pack_file_find(td_pack_file *file, td_str name);
-static inline const void *td_pack_file_data(const td_pack_file *file, const td_pack_entry *entry)
-{
+static inline const void *td_pack_file_data(const td_pack_file *file, const td_pack_entry *entry) {
     return file->map.data + entry->offset;
 }
 void td_pack_file_close(td_pack_file *file);
@@ -69,9 +69,9 @@ void td_pack_file_close(td_pack_file *file);
 
 typedef struct td_pack_writer {
     td_pack_key key;
-    int fd;              /* -1: memory only */
-    char *path, *aside;  /* the file's name, and its name while it is written; NULL: memory only */
-    uint8_t *base;       /* reserved_bytes of address space, the first used_bytes of it backed */
+    int fd;             /* -1: memory only */
+    char *path, *aside; /* the file's name, and its name while it is written; NULL: memory only */
+    uint8_t *base;      /* reserved_bytes of address space, the first used_bytes of it backed */
     size_t reserved_bytes, used_bytes, backed_bytes;
     TD_VEC(td_pack_entry) entries;
 } td_pack_writer;
@@ -86,8 +86,8 @@ treadle_status td_pack_writer_begin(td_pack_writer *writer, const td_pack_key *k
  * td_pack_writer_commit is closed or the writer aborted. meta (meta_bytes <= TD_PACK_META_BYTES) may be NULL. LIMIT: the
  * reserve is used up (the table takes 64 bytes an entry of it). A full disk is no failure: the writer goes on in memory.
  * After a failure the writer is as before the call. */
-treadle_status td_pack_writer_add(td_pack_writer *writer, td_str name, const void *meta, size_t meta_bytes, size_t bytes,
-                                  void **out, treadle_error *err);
+treadle_status td_pack_writer_add(td_pack_writer *writer, td_str name, const void *meta, size_t meta_bytes,
+                                  size_t bytes, void **out, treadle_error *err);
 
 /* Finishes the file, makes its memory read-only and moves it to *out; the writer is empty. Cannot fail: whether the file
  * could be stored too is in *out_stored, if not NULL. */

@@ -18,27 +18,35 @@ typedef struct matrix {
     uint8_t *packed;
 } matrix;
 
-typedef enum zero_kind { ZERO_DEFAULT, ZERO_PACKED, ZERO_BYTES, ZERO_FLOAT, ZERO_FLOAT_F16, ZERO_MINIMA_F16, N_ZERO_KINDS } zero_kind;
+typedef enum zero_kind {
+    ZERO_DEFAULT,
+    ZERO_PACKED,
+    ZERO_BYTES,
+    ZERO_FLOAT,
+    ZERO_FLOAT_F16,
+    ZERO_MINIMA_F16,
+    N_ZERO_KINDS
+} zero_kind;
 
 /* x rounded to fp16 precision, for magnitudes in fp16's normal range. */
-static float f16_value(float x)
-{
+static float f16_value(float x) {
     int exponent;
     float fraction = frexpf(x, &exponent);
     return ldexpf(rintf(fraction * 2048), exponent - 11);
 }
 
 static matrix make_matrix(int bits, int64_t block, int64_t n, int64_t k, bool f16_scales, zero_kind zeros, bool extreme,
-                          uint64_t *seed)
-{
-    matrix m = {.source = {.bits = bits, .block = block, .n = n, .k = k, .scale_type = TD_FLOAT, .zero_type = TD_FLOAT}};
+                          uint64_t *seed) {
+    matrix m = {
+        .source = {.bits = bits, .block = block, .n = n, .k = k, .scale_type = TD_FLOAT, .zero_type = TD_FLOAT}};
     int64_t blocks = (k + block - 1) / block, per_byte = 8 / bits, zero_row = (blocks + per_byte - 1) / per_byte;
     size_t row = (size_t)(blocks * block * bits / 8), codes_bytes = (size_t)n * row;
     m.codes = td_alloc(codes_bytes);
     m.scales = td_alloc_array((size_t)(n * blocks), sizeof(float));
     m.zeros = td_alloc_array((size_t)(n * blocks), sizeof(float));
     REQUIRE(m.codes && m.scales && m.zeros);
-    for (size_t i = 0; i < codes_bytes; i++) m.codes[i] = (uint8_t)(extreme ? -(td_test_random(seed) & 1) : td_test_random(seed));
+    for (size_t i = 0; i < codes_bytes; i++)
+        m.codes[i] = (uint8_t)(extreme ? -(td_test_random(seed) & 1) : td_test_random(seed));
     float *scales = m.scales, *floats = (float *)(void *)m.zeros;
     for (int64_t i = 0; i < n * blocks; i++) {
         float s = td_test_random_f32(seed, 0.001f, 0.02f) * (td_test_random(seed) & 1 ? 1.0f : -1.0f);
@@ -51,8 +59,8 @@ static matrix make_matrix(int bits, int64_t block, int64_t n, int64_t k, bool f1
     }
     if (zeros == ZERO_PACKED)
         for (int64_t i = 0; i < n * zero_row; i++) m.zeros[i] = (uint8_t)td_test_random(seed);
-    const td_qzero forms[N_ZERO_KINDS] = {TD_QZERO_DEFAULT, TD_QZERO_PACKED, TD_QZERO_BYTES, TD_QZERO_FLOAT, TD_QZERO_FLOAT,
-                                          TD_QZERO_MINIMA};
+    const td_qzero forms[N_ZERO_KINDS] = {TD_QZERO_DEFAULT, TD_QZERO_PACKED, TD_QZERO_BYTES,
+                                          TD_QZERO_FLOAT,   TD_QZERO_FLOAT,  TD_QZERO_MINIMA};
     m.source.zero_form = forms[zeros];
     m.source.codes = m.codes;
     m.source.scales = m.scales;
@@ -66,8 +74,7 @@ static matrix make_matrix(int bits, int64_t block, int64_t n, int64_t k, bool f1
     return m;
 }
 
-static void free_matrix(matrix *m)
-{
+static void free_matrix(matrix *m) {
     td_free(m->codes);
     td_free(m->scales);
     td_free(m->zeros);
@@ -75,8 +82,7 @@ static void free_matrix(matrix *m)
 }
 
 /* W[row, j] by definition, from the source. */
-static double weight(const matrix *m, int64_t row, int64_t j)
-{
+static double weight(const matrix *m, int64_t row, int64_t j) {
     const td_qsource *s = &m->source;
     int64_t blocks = (s->k + s->block - 1) / s->block, b = j / s->block, at = row * blocks + b, per_byte = 8 / s->bits;
     int64_t bit = j * s->bits;
@@ -105,18 +111,23 @@ typedef struct product {
     int parts; /* the columns are computed in this many ranges */
 } product;
 
-static td_guarded multiply(const td_qmatmul_kernels *kernels, const product *p)
-{
+static td_guarded multiply(const td_qmatmul_kernels *kernels, const product *p) {
     const td_qlayout *l = &p->gate->layout;
     size_t act_bytes = 0;
     REQUIRE(td_qact_bytes(p->mode, l->sub, p->rows, l->k, &act_bytes));
-    td_guarded memory = td_guarded_new(act_bytes, 0), y = td_guarded_new((size_t)(p->rows * p->stride) * sizeof(float), 4);
+    td_guarded memory = td_guarded_new(act_bytes, 0),
+               y = td_guarded_new((size_t)(p->rows * p->stride) * sizeof(float), 4);
     td_guarded scratch = td_guarded_new(td_qmatmul_scratch_bytes(kernels, l->k), 0);
     td_qact act;
     td_qact_init(&act, p->mode, l->sub, p->a, l->k, p->rows, l->k, memory.data);
     td_qact_fill(kernels, &act, 0, p->rows);
-    td_qmatmul job = {.weights = &p->gate->weights, .act = &act, .bias = p->bias, .add = p->add, .add_stride = l->n,
-                      .y = y.data, .y_stride = p->stride};
+    td_qmatmul job = {.weights = &p->gate->weights,
+                      .act = &act,
+                      .bias = p->bias,
+                      .add = p->add,
+                      .add_stride = l->n,
+                      .y = y.data,
+                      .y_stride = p->stride};
     if (p->up) {
         job.weights_up = &p->up->weights;
         job.bias_up = p->bias;
@@ -136,8 +147,7 @@ static td_guarded multiply(const td_qmatmul_kernels *kernels, const product *p)
 }
 
 /* Reference against doubles: exact products of the activations as the mode sees them. */
-static void check_oracle(const product *p, const float *y)
-{
+static void check_oracle(const product *p, const float *y) {
     const td_qlayout *l = &p->gate->layout;
     for (int64_t row = 0; row < p->rows; row++)
         for (int64_t n = 0; n < l->n; n++) {
@@ -149,7 +159,8 @@ static void check_oracle(const product *p, const float *y)
                 bool zero = p->mode == TD_QMODE_INT8 && max < TD_QACT_LEAST;
                 for (int64_t j = b; j < end; j++) {
                     double a = p->a[row * l->k + j], w = weight(p->gate, n, j);
-                    if (p->mode == TD_QMODE_INT8) a = zero ? 0 : (double)(max / 127) * nearbyint((double)(p->a[row * l->k + j] * (127 / max)));
+                    if (p->mode == TD_QMODE_INT8)
+                        a = zero ? 0 : (double)(max / 127) * nearbyint((double)(p->a[row * l->k + j] * (127 / max)));
                     sum += a * w;
                     magnitude += fabs(a) * (fabs(w) + fabs(weight(p->gate, n, j) * 0 + 1) * 0.02 * (1 << l->bits));
                 }
@@ -163,8 +174,7 @@ static void check_oracle(const product *p, const float *y)
 }
 
 /* All variants on one product; in FLOAT mode and with SwiGLU the SIMD ones agree with each other, the reference roughly. */
-static void check_product(const product *p, const char *what)
-{
+static void check_product(const product *p, const char *what) {
     const td_qlayout *l = &p->gate->layout;
     td_guarded want = multiply(&td_qmatmul_c, p), simd = {0};
     int64_t n = p->rows * p->stride;
@@ -173,8 +183,9 @@ static void check_product(const product *p, const char *what)
         if (v.table == &td_qmatmul_c) continue;
         td_guarded got = multiply(v.table, p);
         char label[256];
-        snprintf(label, sizeof label, "%s %s: %d bits, sub %d, scale %d, minimum %d, [%lld, %lld] x %lld rows, mode %d", v.name,
-                 what, l->bits, l->sub, l->scale, l->minimum, (long long)l->n, (long long)l->k, (long long)p->rows, p->mode);
+        snprintf(label, sizeof label, "%s %s: %d bits, sub %d, scale %d, minimum %d, [%lld, %lld] x %lld rows, mode %d",
+                 v.name, what, l->bits, l->sub, l->scale, l->minimum, (long long)l->n, (long long)l->k,
+                 (long long)p->rows, p->mode);
         if (p->mode == TD_QMODE_INT8 && !p->up) {
             td_same_bits_f32(label, got.data, want.data, n);
         } else if (p->up || p->mode == TD_QMODE_FLOAT) {
@@ -192,8 +203,7 @@ static void check_product(const product *p, const char *what)
     td_guarded_free(&want);
 }
 
-static float *random_values(int64_t n, td_fill kind, uint64_t *seed)
-{
+static float *random_values(int64_t n, td_fill kind, uint64_t *seed) {
     float *values = td_alloc_array((size_t)n, sizeof(float));
     REQUIRE(values);
     td_fill_f32(values, n, kind, seed);
@@ -202,14 +212,14 @@ static float *random_values(int64_t n, td_fill kind, uint64_t *seed)
 
 /* --- tests --- */
 
-TEST(every_form_and_mode)
-{
+TEST(every_form_and_mode) {
     static const int all_bits[] = {2, 4, 8};
     static const int64_t blocks[] = {16, 32, 64, 256};
     uint64_t seed = 1;
     for (int i = 0; i < 3 * 4 * 2 * N_ZERO_KINDS; i++) {
         int bits = all_bits[i % 3];
-        int64_t block = blocks[i / 3 % 4], n = 1 + (int64_t)(td_test_random(&seed) % 70), k = 1 + (int64_t)(td_test_random(&seed) % 400);
+        int64_t block = blocks[i / 3 % 4], n = 1 + (int64_t)(td_test_random(&seed) % 70),
+                k = 1 + (int64_t)(td_test_random(&seed) % 400);
         matrix m = make_matrix(bits, block, n, k, i / 12 % 2, (zero_kind)(i / 24), false, &seed);
         for (td_qmode mode = TD_QMODE_INT8; mode <= TD_QMODE_FLOAT; mode++) {
             int64_t rows = 1 + (int64_t)(td_test_random(&seed) % 9);
@@ -222,17 +232,23 @@ TEST(every_form_and_mode)
     }
 }
 
-TEST(sizes_around_every_edge)
-{
+TEST(sizes_around_every_edge) {
     static const int64_t ks[] = {1, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 160, 192, 576};
     static const int64_t ns[] = {1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 96, 100};
     uint64_t seed = 2;
     for (size_t i = 0; i < TD_COUNT(ks) * TD_COUNT(ns); i++) {
         int64_t k = ks[i % TD_COUNT(ks)], n = ns[i / TD_COUNT(ks)], rows = 1 + (int64_t)(td_test_random(&seed) % 14);
         matrix m = make_matrix(i & 1 ? 4 : 8, 32, n, k, true, i & 2 ? ZERO_FLOAT_F16 : ZERO_DEFAULT, false, &seed);
-        float *a = random_values(rows * k, TD_FILL_NORMAL, &seed), *add = random_values(rows * n, TD_FILL_NORMAL, &seed);
-        product p = {.mode = (td_qmode)(i / 3 % 2), .rows = rows, .stride = n, .a = a, .gate = &m, .bias = i & 4 ? add : NULL,
-                     .add = i & 8 ? add : NULL, .parts = 1 + (int)(i % 3)};
+        float *a = random_values(rows * k, TD_FILL_NORMAL, &seed),
+              *add = random_values(rows * n, TD_FILL_NORMAL, &seed);
+        product p = {.mode = (td_qmode)(i / 3 % 2),
+                     .rows = rows,
+                     .stride = n,
+                     .a = a,
+                     .gate = &m,
+                     .bias = i & 4 ? add : NULL,
+                     .add = i & 8 ? add : NULL,
+                     .parts = 1 + (int)(i % 3)};
         check_product(&p, "size");
         td_free(a);
         td_free(add);
@@ -240,8 +256,7 @@ TEST(sizes_around_every_edge)
     }
 }
 
-TEST(worst_case_values)
-{
+TEST(worst_case_values) {
     uint64_t seed = 3;
     for (int i = 0; i < 3 * TD_N_FILLS * 4; i++) {
         int bits = 2 << (i % 3);
@@ -257,8 +272,7 @@ TEST(worst_case_values)
     }
 }
 
-TEST(nan_and_infinity_reach_the_row)
-{
+TEST(nan_and_infinity_reach_the_row) {
     uint64_t seed = 4;
     int64_t k = 100, n = 40, rows = 5;
     matrix m = make_matrix(4, 32, n, k, true, ZERO_FLOAT_F16, false, &seed);
@@ -269,15 +283,15 @@ TEST(nan_and_infinity_reach_the_row)
             a[3 * k + 99] = INFINITY;
             product p = {.mode = (td_qmode)mode, .rows = rows, .stride = n, .a = a, .gate = &m, .parts = 1};
             td_guarded y = multiply(v.table, &p);
-            for (int64_t i = 0; i < rows * n; i++) CHECK_EQ_INT(!isfinite(((float *)y.data)[i]), i / n == 1 || i / n == 3);
+            for (int64_t i = 0; i < rows * n; i++)
+                CHECK_EQ_INT(!isfinite(((float *)y.data)[i]), i / n == 1 || i / n == 3);
             td_guarded_free(&y);
             td_free(a);
         }
     free_matrix(&m);
 }
 
-TEST(swiglu)
-{
+TEST(swiglu) {
     uint64_t seed = 5;
     for (int i = 0; i < 24; i++) {
         int64_t k = 64 + 32 * i, n = 20 + 9 * i, rows = 1 + i % 7;
@@ -286,8 +300,14 @@ TEST(swiglu)
         float *a = random_values(rows * k, TD_FILL_NORMAL, &seed), *bias = random_values(n, TD_FILL_NORMAL, &seed);
         if (i % 4 == 3)
             for (int64_t j = 0; j < n; j++) bias[j] *= 40; /* where exp overflows and vanishes */
-        product p = {.mode = (td_qmode)(i / 2 % 2), .rows = rows, .stride = n + 1, .a = a, .gate = &gate, .up = &up,
-                     .bias = i & 4 ? bias : NULL, .parts = 1 + i % 2};
+        product p = {.mode = (td_qmode)(i / 2 % 2),
+                     .rows = rows,
+                     .stride = n + 1,
+                     .a = a,
+                     .gate = &gate,
+                     .up = &up,
+                     .bias = i & 4 ? bias : NULL,
+                     .parts = 1 + i % 2};
         check_product(&p, "swiglu");
         td_free(a);
         td_free(bias);
@@ -297,14 +317,16 @@ TEST(swiglu)
 }
 
 /* A row alone, and inside any number of rows, in any ranges: the same bits. */
-TEST(rows_and_ranges_do_not_matter)
-{
+TEST(rows_and_ranges_do_not_matter) {
     uint64_t seed = 6;
     for (int i = 0; i < 48; i++) {
-        int64_t k = 16 + (int64_t)(td_test_random(&seed) % 300), n = 1 + (int64_t)(td_test_random(&seed) % 130), rows = 3 + i % 12;
-        matrix m = make_matrix(2 << (i % 3), i & 1 ? 32 : 16, n, k, i & 2, i & 4 ? ZERO_FLOAT : ZERO_DEFAULT, false, &seed);
+        int64_t k = 16 + (int64_t)(td_test_random(&seed) % 300), n = 1 + (int64_t)(td_test_random(&seed) % 130),
+                rows = 3 + i % 12;
+        matrix m =
+            make_matrix(2 << (i % 3), i & 1 ? 32 : 16, n, k, i & 2, i & 4 ? ZERO_FLOAT : ZERO_DEFAULT, false, &seed);
         float *a = random_values(rows * k, TD_FILL_WIDE, &seed);
-        for (td_variant v = td_variant_first(td_qmatmul_variants, td_qmatmul_n_variants); v.name; v = td_variant_next(v)) {
+        for (td_variant v = td_variant_first(td_qmatmul_variants, td_qmatmul_n_variants); v.name;
+             v = td_variant_next(v)) {
             product p = {.mode = (td_qmode)(i / 3 % 2), .rows = rows, .stride = n, .a = a, .gate = &m, .parts = 1};
             td_guarded all = multiply(v.table, &p);
             for (int64_t row = 0; row < rows; row++) {
@@ -323,8 +345,7 @@ TEST(rows_and_ranges_do_not_matter)
     }
 }
 
-TEST(timing)
-{
+TEST(timing) {
     if (!td_time_wanted()) SKIP("set TREADLE_TIME=1 to time the variants");
     time_all();
 }

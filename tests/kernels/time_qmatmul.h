@@ -8,7 +8,14 @@
 #include "kernels/checker.h"
 #include "kernels/qmatmul.h"
 
-enum { TIME_LAYERS = 30, TIME_MATRICES = TIME_LAYERS * 4 + 1, TIME_ROUNDS = 15, TIME_MAX_ROWS = 512, TIME_MAX_N = 49152, TIME_MAX_K = 1536 };
+enum {
+    TIME_LAYERS = 30,
+    TIME_MATRICES = TIME_LAYERS * 4 + 1,
+    TIME_ROUNDS = 15,
+    TIME_MAX_ROWS = 512,
+    TIME_MAX_N = 49152,
+    TIME_MAX_K = 1536
+};
 
 typedef struct time_stream {
     td_qweights weights[TIME_MATRICES]; /* the last one is the head */
@@ -26,21 +33,18 @@ typedef struct time_stream {
     uint64_t sink[16];
 } time_stream;
 
-static inline void time_part(void *arg, int64_t n0, int64_t n1, int thread)
-{
+static inline void time_part(void *arg, int64_t n0, int64_t n1, int thread) {
     time_stream *s = arg;
     td_qmatmul_run(s->kernels, &s->job, 0, s->rows, n0, n1, s->scratch[thread]);
 }
 
-static inline void time_fill(void *arg, int64_t m0, int64_t m1, int thread)
-{
+static inline void time_fill(void *arg, int64_t m0, int64_t m1, int thread) {
     time_stream *s = arg;
     (void)thread;
     td_qact_fill(s->kernels, &s->act, m0, m1);
 }
 
-static inline void time_products(void *arg)
-{
+static inline void time_products(void *arg) {
     time_stream *s = arg;
     int n = s->rows > 1 ? TIME_MATRICES - 1 : TIME_MATRICES; /* a prefill computes the head for one row only */
     for (int i = 0; i < n; i++) {
@@ -52,8 +56,7 @@ static inline void time_products(void *arg)
     }
 }
 
-static inline void time_read_part(void *arg, int64_t from, int64_t to, int thread)
-{
+static inline void time_read_part(void *arg, int64_t from, int64_t to, int thread) {
     time_stream *s = arg;
     uint64_t sum[8] = {0};
     for (int64_t at = from; at < to; at += 64) {
@@ -65,19 +68,18 @@ static inline void time_read_part(void *arg, int64_t from, int64_t to, int threa
     for (int i = 0; i < 8; i++) s->sink[thread] ^= sum[i];
 }
 
-static inline void time_read(void *arg)
-{
+static inline void time_read(void *arg) {
     time_stream *s = arg;
     td_pool_range(s->pool, (int64_t)s->bytes, 65536, 4096, time_read_part, s);
 }
 
-static inline time_stream *time_stream_new(int bits, int sub, td_qparam minimum, uint64_t *seed)
-{
+static inline time_stream *time_stream_new(int bits, int sub, td_qparam minimum, uint64_t *seed) {
     static const int64_t shapes[4][2] = {{960, 576}, {576, 576}, {3072, 576}, {576, 1536}};
     time_stream *s = td_alloc_zero(1, sizeof *s);
     REQUIRE(s);
     for (int i = 0; i < TIME_MATRICES; i++) {
-        int64_t n = i == TIME_MATRICES - 1 ? TIME_MAX_N : shapes[i % 4][0], k = i == TIME_MATRICES - 1 ? 576 : shapes[i % 4][1];
+        int64_t n = i == TIME_MATRICES - 1 ? TIME_MAX_N : shapes[i % 4][0],
+                k = i == TIME_MATRICES - 1 ? 576 : shapes[i % 4][1];
         CHECK_OK(td_qlayout_make(bits, sub, TD_QPARAM_F16, minimum, n, k, &s->weights[i].layout, NULL), NULL);
         s->bytes += td_qlayout_bytes(&s->weights[i].layout);
     }
@@ -86,7 +88,7 @@ static inline time_stream *time_stream_new(int bits, int sub, td_qparam minimum,
     REQUIRE(td_qact_bytes(TD_QMODE_FLOAT, sub, TIME_MAX_ROWS, TIME_MAX_K, &more));
     s->memory = td_alloc_aligned(s->bytes);
     s->a = td_alloc_array((size_t)TIME_MAX_ROWS * TIME_MAX_K, sizeof(float));
-    s->y = td_alloc_array((size_t)TIME_MAX_ROWS * 3072 , sizeof(float));
+    s->y = td_alloc_array((size_t)TIME_MAX_ROWS * 3072, sizeof(float));
     s->act_memory = td_alloc_aligned(TD_MAX(act_bytes, more));
     REQUIRE(s->memory && s->a && s->y && s->act_memory);
     for (size_t i = 0; i < s->bytes; i += 8) {
@@ -102,8 +104,7 @@ static inline time_stream *time_stream_new(int bits, int sub, td_qparam minimum,
     return s;
 }
 
-static inline void time_stream_free(time_stream *s)
-{
+static inline void time_stream_free(time_stream *s) {
     td_free_aligned(s->memory);
     td_free(s->a);
     td_free(s->y);
@@ -112,15 +113,15 @@ static inline void time_stream_free(time_stream *s)
 }
 
 /* All variants in turn, TIME_ROUNDS times, medians. */
-static inline void time_case(time_stream *s, td_qmode mode, int64_t rows, int rounds, const char *what)
-{
+static inline void time_case(time_stream *s, td_qmode mode, int64_t rows, int rounds, const char *what) {
     double ns[8][TIME_ROUNDS + 1], read_ns[TIME_ROUNDS + 1];
     s->mode = mode;
     s->rows = rows;
     for (int round = 0; round < rounds; round++) {
         int i = 0;
         read_ns[round] = td_time_median(time_read, s, 1);
-        for (td_variant v = td_variant_first(td_qmatmul_variants, td_qmatmul_n_variants); v.name; v = td_variant_next(v)) {
+        for (td_variant v = td_variant_first(td_qmatmul_variants, td_qmatmul_n_variants); v.name;
+             v = td_variant_next(v)) {
             s->kernels = v.table;
             if (v.table == &td_qmatmul_c) continue;
             for (int t = 0; t < td_pool_threads(s->pool) && t < 16; t++) {
@@ -135,28 +136,33 @@ static inline void time_case(time_stream *s, td_qmode mode, int64_t rows, int ro
     }
     double read = td_median(read_ns, rounds), macs = (double)rows * 106168320.0;
     int i = 0;
-    printf("%-16s %d thr %3d rows: plain read %5.1f GB/s;", what, td_pool_threads(s->pool), (int)rows, (double)s->bytes / read);
+    printf("%-16s %d thr %3d rows: plain read %5.1f GB/s;", what, td_pool_threads(s->pool), (int)rows,
+           (double)s->bytes / read);
     for (td_variant v = td_variant_first(td_qmatmul_variants, td_qmatmul_n_variants); v.name; v = td_variant_next(v)) {
         if (v.table == &td_qmatmul_c) continue;
         double median = td_median(ns[i++], rounds);
         if (rows == 1)
-            printf("  %s %.2f ms %.1f GB/s (%.0f %%)", v.name, median * 1e-6, (double)s->bytes / median, 100 * read / median);
+            printf("  %s %.2f ms %.1f GB/s (%.0f %%)", v.name, median * 1e-6, (double)s->bytes / median,
+                   100 * read / median);
         else
-            printf("  %s %.1f ms %.0f Gop/s %.0f rows/s", v.name, median * 1e-6, 2 * macs / median, (double)rows / median * 1e9);
+            printf("  %s %.1f ms %.0f Gop/s %.0f rows/s", v.name, median * 1e-6, 2 * macs / median,
+                   (double)rows / median * 1e9);
     }
     printf("\n");
 }
 
-static inline void time_all(void)
-{
+static inline void time_all(void) {
     uint64_t seed = 7;
     for (int threads = 1; threads <= 2; threads++) {
         static const struct {
             int bits, sub;
             td_qparam minimum;
             const char *what;
-        } forms[] = {{4, 32, TD_QPARAM_NONE, "4 bits"}, {4, 32, TD_QPARAM_F16, "4 bits, minima"}, {8, 32, TD_QPARAM_NONE, "8 bits"},
-                     {4, 16, TD_QPARAM_NONE, "4 bits, sub 16"}, {2, 16, TD_QPARAM_F16, "2 bits, minima"}};
+        } forms[] = {{4, 32, TD_QPARAM_NONE, "4 bits"},
+                     {4, 32, TD_QPARAM_F16, "4 bits, minima"},
+                     {8, 32, TD_QPARAM_NONE, "8 bits"},
+                     {4, 16, TD_QPARAM_NONE, "4 bits, sub 16"},
+                     {2, 16, TD_QPARAM_F16, "2 bits, minima"}};
         for (size_t f = 0; f < TD_COUNT(forms); f++) {
             time_stream *s = time_stream_new(forms[f].bits, forms[f].sub, forms[f].minimum, &seed);
             s->pool = td_pool_acquire(threads);

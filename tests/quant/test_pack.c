@@ -17,8 +17,7 @@ typedef struct data {
     uint16_t halves[N * MAX_BLOCKS];
 } data;
 
-static td_qsource random_source(data *d, int bits, int64_t block, int64_t k, uint64_t *seed)
-{
+static td_qsource random_source(data *d, int bits, int64_t block, int64_t k, uint64_t *seed) {
     int64_t blocks = (k + block - 1) / block;
     for (size_t i = 0; i < sizeof d->codes; i++) d->codes[i] = (uint8_t)td_test_random(seed);
     for (int64_t i = 0; i < N * blocks; i++) {
@@ -28,13 +27,12 @@ static td_qsource random_source(data *d, int bits, int64_t block, int64_t k, uin
         d->halves[i] = td_f32_to_f16(td_test_random_f32(seed, -1, 1));
         d->floats[i] = td_test_random_f32(seed, 0, (float)(1 << bits));
     }
-    return (td_qsource){.bits = bits, .block = block, .n = N, .k = k, .codes = d->codes, .scale_type = TD_FLOAT,
-                        .scales = d->scales};
+    return (td_qsource){
+        .bits = bits, .block = block, .n = N, .k = k, .codes = d->codes, .scale_type = TD_FLOAT, .scales = d->scales};
 }
 
 /* Packs and gives rows back; frees what it made. */
-static td_qlayout pack_and_compare(const td_qsource *source, float (*expected)[MAX_K])
-{
+static td_qlayout pack_and_compare(const td_qsource *source, float (*expected)[MAX_K]) {
     td_qlayout layout = {0};
     treadle_error err = {0};
     CHECK_OK(td_qlayout_choose(source, &layout, &err), &err);
@@ -57,22 +55,22 @@ static td_qlayout pack_and_compare(const td_qsource *source, float (*expected)[M
     return layout;
 }
 
-static int code_of(const td_qsource *s, int64_t row, int64_t j)
-{
-    size_t row_bytes = s->row_bytes ? s->row_bytes : (size_t)((s->k + s->block - 1) / s->block * s->block * s->bits / 8);
+static int code_of(const td_qsource *s, int64_t row, int64_t j) {
+    size_t row_bytes =
+        s->row_bytes ? s->row_bytes : (size_t)((s->k + s->block - 1) / s->block * s->block * s->bits / 8);
     const uint8_t *codes = (const uint8_t *)s->codes + (size_t)row * row_bytes;
     int code = codes[j * s->bits / 8] >> (j * s->bits % 8) & ((1 << s->bits) - 1), half = 1 << (s->bits - 1);
     return s->is_signed && code >= half ? code - 2 * half : code;
 }
 
-TEST(rows_come_back)
-{
+TEST(rows_come_back) {
     static data d;
     static float want[N][MAX_K];
     uint64_t seed = 1;
     for (int i = 0; i < 3 * 5 * 6; i++) {
         int bits = 2 << (i % 3);
-        int64_t block = 16 << (i / 3 % 5), k = 1 + (int64_t)(td_test_random(&seed) % (MAX_K - 1)), blocks = (k + block - 1) / block;
+        int64_t block = 16 << (i / 3 % 5), k = 1 + (int64_t)(td_test_random(&seed) % (MAX_K - 1)),
+                blocks = (k + block - 1) / block;
         if (block > 64 && bits == 8) k = TD_MIN(k, 256), blocks = (k + block - 1) / block;
         td_qsource s = random_source(&d, bits, block, k, &seed);
         int form = i / 15;
@@ -89,7 +87,9 @@ TEST(rows_come_back)
                 if (form == 1) zero = d.zeros[at];
                 if (form == 2) zero = d.floats[at];
                 if (form == 4)
-                    zero = d.zeros[row * ((blocks + per_byte - 1) / per_byte) + b / per_byte] >> (bits * (b % per_byte)) & ((1 << bits) - 1);
+                    zero =
+                        d.zeros[row * ((blocks + per_byte - 1) / per_byte) + b / per_byte] >> (bits * (b % per_byte)) &
+                        ((1 << bits) - 1);
                 int code = code_of(&s, row, j);
                 want[row][j] = (float)(form == 3 ? code * scale + td_f16_to_f32(d.halves[at]) : (code - zero) * scale);
             }
@@ -101,8 +101,7 @@ TEST(rows_come_back)
     }
 }
 
-static td_qlayout layout_of(const td_qsource *s)
-{
+static td_qlayout layout_of(const td_qsource *s) {
     td_qlayout l = {0};
     treadle_error err = {0};
     CHECK_OK(td_qlayout_choose(s, &l, &err), &err);
@@ -110,8 +109,7 @@ static td_qlayout layout_of(const td_qsource *s)
 }
 
 /* Float zero points made from fp16 minima, -m / d in fp32, give the same fp16 minima back, bit for bit. */
-TEST(fp16_minima_are_recovered)
-{
+TEST(fp16_minima_are_recovered) {
     static data d;
     uint64_t seed = 2;
     td_qsource s = random_source(&d, 4, 32, 288, &seed);
@@ -131,7 +129,8 @@ TEST(fp16_minima_are_recovered)
     td_qweights_pack(&s, &l, 0, td_qlayout_tiles_n(&l), packed);
     for (int64_t row = 0; row < N; row++)
         for (int64_t b = 0; b < blocks; b++) {
-            const uint8_t *tile = packed + (size_t)(row / 16) * td_qlayout_column_bytes(&l) + (size_t)(b / 2) * l.tile_bytes;
+            const uint8_t *tile =
+                packed + (size_t)(row / 16) * td_qlayout_column_bytes(&l) + (size_t)(b / 2) * l.tile_bytes;
             size_t at = 2 * (size_t)(b % 2 * 16 + row % 16);
             CHECK_EQ_MEM(tile + l.minima_offset + at, &d.halves[row * blocks + b], 2);
             uint16_t scale = td_f32_to_f16(d.scales[row * blocks + b]);
@@ -146,8 +145,7 @@ TEST(fp16_minima_are_recovered)
     CHECK_EQ_INT(layout_of(&s).scale, TD_QPARAM_F32);
 }
 
-TEST(wrong_numbers_are_refused)
-{
+TEST(wrong_numbers_are_refused) {
     static data d;
     uint64_t seed = 3;
     treadle_error err = {0};

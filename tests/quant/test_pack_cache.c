@@ -4,32 +4,29 @@
 #include "base/alloc.h"
 #include "quant/pack_cache.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <signal.h>
 
 /* A cache folder of this test's own. */
 static void use_cache(const char *name) { setenv("TREADLE_CACHE", td_test_temp(name), 1); }
 
-static td_pack_key key_of(const char *text)
-{
+static td_pack_key key_of(const char *text) {
     td_pack_key key = td_pack_key_start();
     td_pack_key_add(&key, text, strlen(text));
     return key;
 }
 
-static void fill_bytes(uint8_t *p, size_t n, uint64_t seed)
-{
+static void fill_bytes(uint8_t *p, size_t n, uint64_t seed) {
     for (size_t i = 0; i < n; i++) p[i] = (uint8_t)td_test_random(&seed);
 }
 
 static const size_t SIZES[] = {1, 64, 100000, 0, 4097, 9000000};
 
 /* Writes SIZES as entries "0", "1", ...; returns whether it was stored. */
-static bool write_all(const td_pack_key *key, td_pack_file *out)
-{
+static bool write_all(const td_pack_key *key, td_pack_file *out) {
     td_pack_writer w;
     treadle_error err = {0};
     bool stored;
@@ -46,8 +43,7 @@ static bool write_all(const td_pack_key *key, td_pack_file *out)
     return stored;
 }
 
-static void check_all(td_pack_file *file)
-{
+static void check_all(td_pack_file *file) {
     CHECK_EQ_UINT(file->n_entries, TD_COUNT(SIZES));
     for (size_t step = 0; step < TD_COUNT(SIZES); step++) {
         size_t i = (step * 5 + 2) % TD_COUNT(SIZES); /* not in order */
@@ -67,8 +63,7 @@ static void check_all(td_pack_file *file)
     CHECK(td_pack_file_find(file, TD_STR("none")) == NULL);
 }
 
-TEST(written_then_found)
-{
+TEST(written_then_found) {
     use_cache("found");
     td_pack_key key = key_of("a"), other = key_of("b");
     td_pack_file file;
@@ -82,8 +77,7 @@ TEST(written_then_found)
     CHECK(!td_pack_cache_open(&other, &file));
 }
 
-TEST(empty_and_aborted)
-{
+TEST(empty_and_aborted) {
     use_cache("empty");
     td_pack_key key = key_of("empty");
     td_pack_writer w;
@@ -110,8 +104,7 @@ TEST(empty_and_aborted)
     td_arena_free(&arena);
 }
 
-TEST(damage_is_a_miss)
-{
+TEST(damage_is_a_miss) {
     use_cache("damage");
     td_pack_key key = key_of("damage");
     td_pack_file file;
@@ -133,7 +126,8 @@ TEST(damage_is_a_miss)
     uint64_t seed = 9;
     size_t table = bytes - TD_COUNT(SIZES) * sizeof(td_pack_entry);
     for (int i = 0; i < 60; i++) { /* header and table are covered by the checksum */
-        size_t at = i < 30 ? (size_t)(td_test_random(&seed) % 64) : table + (size_t)(td_test_random(&seed) % (bytes - table));
+        size_t at =
+            i < 30 ? (size_t)(td_test_random(&seed) % 64) : table + (size_t)(td_test_random(&seed) % (bytes - table));
         whole[at] ^= (char)(1 << (i % 8));
         td_test_write(path, whole, bytes);
         CHECK(!td_pack_cache_open(&key, &file));
@@ -148,8 +142,7 @@ TEST(damage_is_a_miss)
     td_arena_free(&arena);
 }
 
-TEST(two_writers_race)
-{
+TEST(two_writers_race) {
     use_cache("race");
     td_pack_key key = key_of("race");
     td_pack_writer first;
@@ -169,8 +162,7 @@ TEST(two_writers_race)
     td_pack_file_close(&file);
 }
 
-TEST(without_a_folder_it_is_memory)
-{
+TEST(without_a_folder_it_is_memory) {
     td_test_write(td_test_temp("occupied"), "x", 1); /* a file where the folder should be */
     use_cache("occupied");
     td_pack_key key = key_of("memory");
@@ -182,8 +174,7 @@ TEST(without_a_folder_it_is_memory)
 }
 
 /* RLIMIT_FSIZE stands for a full disk: posix_fallocate fails beyond it. */
-TEST(full_disk_goes_on_in_memory)
-{
+TEST(full_disk_goes_on_in_memory) {
     use_cache("full");
     td_pack_key key = key_of("full");
     td_pack_file file;
@@ -202,8 +193,7 @@ TEST(full_disk_goes_on_in_memory)
     CHECK(!td_pack_cache_open(&key, &file));
 }
 
-TEST(keys_follow_the_file)
-{
+TEST(keys_follow_the_file) {
     treadle_error err = {0};
     const char *path = td_test_temp("weights");
     td_pack_key a = td_pack_key_start(), b = a, c = a, d = a;
