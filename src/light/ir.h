@@ -36,6 +36,8 @@ struct td_node {
     size_t n_attrs;
     int32_t *in, *out;
     size_t n_in, n_out;
+    struct td_node **parts;     /* nodes that a pass has fused into this one: they hold the attributes and constants */
+    size_t n_parts;
     void *state;                /* after prepare */
     bool prepared;              /* state is live: release it */
     bool removed;               /* by a pass; swept by td_graph_compact */
