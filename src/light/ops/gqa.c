@@ -514,7 +514,8 @@ static treadle_status gqa_run_op(td_run *r)
     int64_t per_token = (w.s->n_heads + 2 * w.s->n_kv_heads) * w.size, per_cache = 2 * w.n_present * w.size;
     td_pool_range(r->pool, w.n_batch * w.s->n_kv_heads, TD_MAX(1, GRAIN / TD_MAX(1, per_cache)), 1, fill_caches, &w);
     td_pool_range(r->pool, w.n_batch * w.n_new, TD_MAX(1, GRAIN / TD_MAX(1, per_token)), 1, place_tokens, &w);
-    return attend(&w);
+    /* A chunk of a prompt whose logits nobody reads wants the last layer's caches alone. */
+    return r->out[OUT_Y] ? attend(&w) : TREADLE_OK;
 }
 
 const td_op_impl td_op_group_query_attention = {
