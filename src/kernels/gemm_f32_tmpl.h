@@ -5,7 +5,7 @@
  *     COLS(rows)    columns of 16 in a tile of that many rows (1, 2 or 4)
  *     VARIANT, VARIANT_NAME, BLOCK   the td_gemm_f32_kernels and td_gemm_block_* to define
  *
- * Few rows (decode): tiles over A in place, B streamed once. Many rows: A is copied into blocks [rows / ROWS][k][ROWS] that
+ * Few rows (decode): tiles over A in place, B streamed once. Many rows: blocks of A are copied side by side, so that they
  * stay in the second cache while panels of B pass through the first. Sums are stored and loaded between blocks of k, which
  * changes nothing in their value, so both ways give the same bits. */
 #include "kernels/gemm_f32.h"
@@ -16,7 +16,9 @@
 enum {
     P = TD_GEMM_PANEL,
     K_BLOCK = 256,
-    M_BLOCK = 240, /* rows of A that are copied at once; a multiple of ROWS */
+    A_STEP = K_BLOCK + P, /* between copied rows of A: no power of two, so that rows lie in different sets of a cache */
+    M_BLOCK = 240,        /* rows of A that are copied at once; a multiple of ROWS */
+    FEW = 36,             /* up to so many rows A is not copied */
     WIDEST = 4,    /* columns of 16 in any tile */
     AHEAD = 64,    /* steps of k that B is fetched ahead */
 };
@@ -42,9 +44,8 @@ TD_INLINE vf load_b(const td_dtype type, const void *b, int64_t at, const bool p
     return part ? vf_load_n((const float *)b + at, n) : vf_load((const float *)b + at);
 }
 
-/* rows x cols * 16 sums in registers. a_k: distance of A's elements along k. part: the last vector is not full. */
-TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const int a_k, const bool part, const bool prefetch,
-                    const tile_args *t)
+/* rows x cols * 16 sums in registers. part: the last vector is not full. */
+TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const bool part, const bool prefetch, const tile_args *t)
 {
     vf sum[ROWS][WIDEST];
     const float *a = t->a;
@@ -57,7 +58,7 @@ TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const i
             const float *c = t->c + i * t->c_row + j * P;
             sum[i][j] = !t->add ? vf_zero() : part && j == cols - 1 ? vf_load_n(c, t->last) : vf_load(c);
         }
-    for (int64_t k = 0; k < t->k; k++, a += a_k, at += t->b_k) {
+    for (int64_t k = 0; k < t->k; k++, a++, at += t->b_k) {
         vf b[WIDEST];
         TD_UNROLL
         for (int j = 0; j < cols; j++) {
@@ -96,11 +97,11 @@ TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const i
     static void name##_##rows(const tile_args *t, bool wide, bool prefetch)                                           \
     {                                                                                                                 \
         if (!wide)                                                                                                    \
-            tile(rows, 1, type, 1, true, false, t);                                                                   \
+            tile(rows, 1, type, true, false, t);                                                                   \
         else if (prefetch)                                                                                            \
-            tile(rows, COLS(rows), type, 1, false, true, t);                                                          \
+            tile(rows, COLS(rows), type, false, true, t);                                                          \
         else                                                                                                          \
-            tile(rows, COLS(rows), type, 1, false, false, t);                                                         \
+            tile(rows, COLS(rows), type, false, false, t);                                                         \
     }
 #if ROWS == 12
 #define EACH_ROWS(M, ...)                                                                                             \
@@ -124,25 +125,32 @@ static const int8_t tile_cols[ROWS] = {
 #define TILE_COLS(rows, unused) COLS(rows),
     EACH_ROWS(TILE_COLS, 0)};
 
+/* Row blocks of equal height, so that none is much slower than the others, inside column groups as wide as their tiles: a
+ * group of B is read once from where it is and then from a cache. */
 void BLOCK(const td_gemm_block *block)
 {
     tile_fn *const *tiles = block->b_type == TD_FLOAT ? tiles_f32 : block->b_type == TD_FLOAT16 ? tiles_f16 : tiles_bf16;
-    int64_t bytes = block->b_type == TD_FLOAT ? 4 : 2;
+    int64_t bytes = block->b_type == TD_FLOAT ? 4 : 2, n_blocks = (block->m + ROWS - 1) / ROWS;
+    if (n_blocks == 0) return;
+    int64_t height = (block->m + n_blocks - 1) / n_blocks, group = tile_cols[height - 1] * P;
     tile_args t = {.k = block->k, .a_row = block->a_row, .b_k = block->b_k, .b_panel = block->b_panel, .c_row = block->c_row,
                    .add = block->add};
 
-    for (int64_t i = 0; i < block->m; i += ROWS) {
-        int rows = (int)TD_MIN((int64_t)ROWS, block->m - i), width = tile_cols[rows - 1] * P;
-        t.a = block->a + i * block->a_row;
-        for (int64_t j = 0; j < block->n;) {
-            bool wide = j + width <= block->n;
-            int64_t count = wide ? width : TD_MIN((int64_t)P, block->n - j);
-            t.b = (const char *)block->b + j / P * block->b_panel * bytes;
-            t.c = block->c + i * block->c_row + j;
-            t.bias = block->bias ? block->bias + j : NULL;
-            t.last = wide ? P : (int)count;
-            tiles[rows - 1](&t, wide, block->prefetch);
-            j += count;
+    for (int64_t j0 = 0; j0 < block->n; j0 += group) {
+        int64_t j1 = TD_MIN(j0 + group, block->n);
+        for (int64_t i = 0; i < block->m; i += height) {
+            int64_t rows = TD_MIN(height, block->m - i), width = tile_cols[rows - 1] * P;
+            t.a = block->a + i * block->a_row;
+            for (int64_t j = j0; j < j1;) {
+                bool wide = j + width <= j1;
+                int64_t count = wide ? width : TD_MIN((int64_t)P, j1 - j);
+                t.b = (const char *)block->b + j / P * block->b_panel * bytes;
+                t.c = block->c + i * block->c_row + j;
+                t.bias = block->bias ? block->bias + j : NULL;
+                t.last = wide ? P : (int)count;
+                tiles[rows - 1](&t, wide, block->prefetch && i == 0);
+                j += count;
+            }
         }
     }
 }
@@ -163,7 +171,7 @@ static void fill_panels(const td_gemm_f32 *job, int64_t k0, int64_t kc, int64_t 
 
 /* --- few rows --- */
 
-/* A's rows are dense and at most ROWS: tiles read A in place. */
+/* A's rows are dense: tiles read A in place. */
 static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *panels)
 {
     const td_gemm_b *b = &job->b;
@@ -204,77 +212,48 @@ static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, 
 
 /* --- many rows --- */
 
-/* Rows m0..m0+count of A as blocks [count / ROWS][kc][ROWS], zeros below the last row. */
 static void copy_a(const td_gemm_f32 *job, int64_t m0, int64_t count, int64_t k0, int64_t kc, float *out)
 {
-    for (int64_t i = 0; i < count; i += ROWS, out += kc * ROWS)
-        for (int r = 0; r < ROWS; r++) {
-            const float *a = job->a + (m0 + i + r) * job->a_row + k0 * job->a_col;
-            if (i + r < count)
-                for (int64_t k = 0; k < kc; k++) out[k * ROWS + r] = a[k * job->a_col];
-            else
-                for (int64_t k = 0; k < kc; k++) out[k * ROWS + r] = 0;
-        }
-}
-
-static void tile_whole(const tile_args *t) { tile(ROWS, COLS(ROWS), TD_FLOAT, ROWS, false, false, t); }
-
-/* Less than a tile of C: made in memory of its own and copied. */
-static void tile_edge(const tile_args *t, int64_t rows, int64_t cols)
-{
-    enum { WIDTH = COLS(ROWS) * P };
-    float sums[ROWS * WIDTH] = {0}, bias[WIDTH] = {0};
-    tile_args own = *t;
-    size_t bytes = (size_t)cols * sizeof(float);
-
-    for (int64_t i = 0; i < rows && t->add; i++) memcpy(sums + i * WIDTH, t->c + i * t->c_row, bytes);
-    if (t->bias) {
-        memcpy(bias, t->bias, bytes);
-        own.bias = bias;
+    for (int64_t i = 0; i < count; i++, out += A_STEP) {
+        const float *a = job->a + (m0 + i) * job->a_row + k0 * job->a_col;
+        if (job->a_col == 1)
+            memcpy(out, a, (size_t)kc * sizeof(float));
+        else
+            for (int64_t k = 0; k < kc; k++) out[k] = a[k * job->a_col];
     }
-    own.c = sums;
-    own.c_row = WIDTH;
-    tile_whole(&own);
-    for (int64_t i = 0; i < rows; i++) memcpy(t->c + i * t->c_row, sums + i * WIDTH, bytes);
 }
 
 static void run_many(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *panels)
 {
-    enum { WIDTH = COLS(ROWS) * P };
+    enum { GROUP = COLS(ROWS) * P };
     float *copy = panels + WIDEST * P * K_BLOCK;
     bool in_place = job->b.form == TD_GEMM_PANELS && job->b.dtype == TD_FLOAT;
-    tile_args t = {.a_row = 1, .b_k = P, .c_row = job->c_row, .last = P};
+    td_gemm_block block = {.a = copy, .a_row = A_STEP, .b_type = TD_FLOAT, .b_k = P, .c_row = job->c_row};
 
     for (int64_t m = m0; m < m1; m += M_BLOCK) {
-        int64_t rows = TD_MIN((int64_t)M_BLOCK, m1 - m), k0 = 0;
-        do {
-            t.k = TD_MIN((int64_t)K_BLOCK, job->k - k0);
-            t.add = k0 > 0;
-            copy_a(job, m, rows, k0, t.k, copy);
-            for (int64_t n = n0; n < n1; n += WIDTH) {
-                int64_t cols = TD_MIN((int64_t)WIDTH, n1 - n);
-                bool readable = in_place && cols > WIDTH - P; /* the tile reads all its panels */
-                t.b = readable ? (const float *)job->b.data + (n / P * job->k + k0) * P : panels;
-                t.b_panel = readable ? job->k * P : K_BLOCK * P;
-                if (!readable) fill_panels(job, k0, t.k, n, cols, panels);
-                t.bias = job->bias && k0 + t.k == job->k ? job->bias + n : NULL;
-                for (int64_t i = 0; i < rows; i += ROWS) {
-                    t.a = copy + i * t.k;
-                    t.c = job->c + (m + i) * job->c_row + n;
-                    if (i + ROWS <= rows && cols == WIDTH)
-                        tile_whole(&t);
-                    else
-                        tile_edge(&t, TD_MIN((int64_t)ROWS, rows - i), cols);
-                }
+        int64_t k0 = 0;
+        block.m = TD_MIN((int64_t)M_BLOCK, m1 - m);
+        do { /* once for k = 0 too */
+            block.k = TD_MIN((int64_t)K_BLOCK, job->k - k0);
+            block.add = k0 > 0;
+            copy_a(job, m, block.m, k0, block.k, copy);
+            for (int64_t n = n0; n < n1; n += GROUP) {
+                block.n = TD_MIN((int64_t)GROUP, n1 - n);
+                block.b = in_place ? (const float *)job->b.data + (n / P * job->k + k0) * P : panels;
+                block.b_panel = in_place ? job->k * P : K_BLOCK * P;
+                if (!in_place) fill_panels(job, k0, block.k, n, block.n, panels);
+                block.c = job->c + m * job->c_row + n;
+                block.bias = job->bias && k0 + block.k == job->k ? job->bias + n : NULL;
+                BLOCK(&block);
             }
-            k0 += t.k;
+            k0 += block.k;
         } while (k0 < job->k);
     }
 }
 
 static void run(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
 {
-    if (m1 - m0 <= ROWS && (job->a_col == 1 || job->k <= 1))
+    if (m1 - m0 <= FEW && (job->a_col == 1 || job->k <= 1))
         run_few(job, m0, m1, n0, n1, scratch);
     else
         run_many(job, m0, m1, n0, n1, scratch);
@@ -283,5 +262,5 @@ static void run(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int6
 const td_gemm_f32_kernels VARIANT = {
     .name = VARIANT_NAME,
     .run = run,
-    .scratch_bytes = (size_t)(WIDEST * P + M_BLOCK) * K_BLOCK * sizeof(float),
+    .scratch_bytes = (size_t)(WIDEST * P * K_BLOCK + M_BLOCK * A_STEP) * sizeof(float),
 };
