@@ -9,8 +9,8 @@ static td_str plain_linear(td_builder *b, td_str name, td_str x, const td_matrix
 {
     td_graph *g = &b->graph;
     td_str weight = w->codes;
-    if (w->plain != TD_FLOAT) weight = td_graph_cast(g, td_graph_name(g, "%.*s.weight", TD_STR_ARGS(name)), weight, TD_FLOAT);
-    td_gnode *turn = td_graph_add(g, "", "Transpose", td_graph_name(g, "%.*s.weight_t", TD_STR_ARGS(name)));
+    if (w->plain != TD_FLOAT) weight = td_graph_cast(g, td_graph_name(g, "%.*s.cast", TD_STR_ARGS(name)), weight, TD_FLOAT);
+    td_gnode *turn = td_graph_add(g, "", "Transpose", td_graph_name(g, "%.*s.transposed", TD_STR_ARGS(name)));
     td_gnode_input(g, turn, weight);
     td_gnode_ints(g, turn, "perm", (const int64_t[]){1, 0}, 2);
     return td_graph_op(g, "MatMul", name, x, turn ? turn->outputs[0] : none, none);

@@ -81,7 +81,11 @@ treadle_status td_proto_no_memory(td_proto_reader *r, const char *what, size_t b
 treadle_status td_proto_next(td_proto_reader *r, td_wire *w, td_wire_field *out, bool *more);
 treadle_status td_proto_expect(td_proto_reader *r, const td_wire_field *f, td_wire_type type, const char *name);
 
-static inline td_wire td_proto_inner(const td_wire_field *f) { return (td_wire){f->data, f->data + f->n}; }
+/* The bytes of a length-delimited field; empty for others. */
+static inline td_wire td_proto_inner(const td_wire_field *f)
+{
+    return f->data ? (td_wire){f->data, f->data + f->n} : (td_wire){NULL, NULL};
+}
 static inline td_str td_proto_text(const td_wire_field *f) { return (td_str){(const char *)f->data, f->n}; }
 
 /* A repeated int64 field: counts and appends the values of one wire field, packed or not. */
