@@ -130,10 +130,10 @@ static treadle_status set_pattern(td_loader *loader, td_work *work, td_added_tok
     td_str pattern = token->content;
     if (token->normalized) {
         TD_TRY(td_tokenizer_normalize(loader->tokenizer, work, pattern, &pattern, loader->err));
-        if (pattern.n > 0) pattern = td_arena_str(loader->arena, pattern);
+        pattern = td_arena_str(loader->arena, pattern.n > 0 ? pattern : TD_STR(""));
     }
     token->pattern = pattern;
-    return pattern.p || pattern.n == 0 ? TREADLE_OK : td_loader_memory(loader, "added tokens");
+    return pattern.p ? TREADLE_OK : td_loader_memory(loader, "added tokens");
 }
 
 static bool build(const td_added *added, struct td_added_matcher *matcher, bool normalized)

@@ -400,29 +400,15 @@ static treadle_status parse_bpe(td_loader *loader, const td_json *json, void **d
     return TREADLE_OK;
 }
 
-/* Whole: held is the token before, sent when it is known whether it is the last. Eager: it is sent without its space, which
- * comes before the next one (n: spaces owed). */
+/* held: the token before, sent when it is known whether it is the last. */
 static treadle_status bpe(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
 {
     td_decoder_state *state = state_of(decoding, step);
-    const td_regex *suffix = data;
-    td_buf *out = &state->scratch;
-    td_buf_clear(out);
-    if (decoding->eager) {
-        if (!fragment) return TREADLE_OK;
-        for (; state->n > 0; state->n--) td_buf_char(out, ' ');
-        TD_TRY(replace_all(decoding, &state->regex, suffix, (td_str){0}, fragment->text, out));
-        td_match_vec matches = {0};
-        treadle_status status = td_regex_find_all(suffix, &state->regex, fragment->text, &matches, decoding->err);
-        state->n = matches.n > 0 && matches.items[matches.n - 1].end == fragment->text.n;
-        td_vec_free(&matches);
-        TD_TRY(status);
-        return td_decoding_send(decoding, step + 1, td_buf_view(out), fragment->begins, fragment->ends);
-    }
+    td_buf_clear(&state->scratch);
     if (state->open) {
         td_str space = fragment ? TD_STR(" ") : (td_str){0};
-        TD_TRY(replace_all(decoding, &state->regex, suffix, space, td_buf_view(&state->held), out));
-        TD_TRY(td_decoding_send(decoding, step + 1, td_buf_view(out), true, true));
+        TD_TRY(replace_all(decoding, &state->regex, data, space, td_buf_view(&state->held), &state->scratch));
+        TD_TRY(td_decoding_send(decoding, step + 1, td_buf_view(&state->scratch), true, true));
     }
     state->open = fragment != NULL;
     td_buf_clear(&state->held);
@@ -430,16 +416,27 @@ static treadle_status bpe(const void *data, td_decoding *decoding, size_t step, 
     return state->held.failed ? no_memory(decoding) : TREADLE_OK;
 }
 
+static bool always(const void *data)
+{
+    (void)data;
+    return true;
+}
+
+static bool replaces_chars(const void *data)
+{
+    return td_regex_is_char(((const replace_options *)data)->pattern);
+}
+
 static const td_part_kind kinds[] = {
-    {.type = "ByteLevel", .decode = byte_level},
-    {.type = "ByteFallback", .decode = byte_fallback},
-    {.type = "Fuse", .decode = fuse},
-    {.type = "Strip", .parse = parse_strip, .decode = strip},
-    {.type = "Replace", .parse = parse_replace, .decode = replace},
-    {.type = "Metaspace", .parse = parse_metaspace, .decode = metaspace},
+    {.type = "ByteLevel", .decode = byte_level, .joins = true},
+    {.type = "ByteFallback", .decode = byte_fallback, .joins = true},
+    {.type = "Fuse", .decode = fuse, .joins = true, .takes_fragments = always},
+    {.type = "Strip", .parse = parse_strip, .decode = strip, .takes_fragments = always},
+    {.type = "Replace", .parse = parse_replace, .decode = replace, .takes_fragments = replaces_chars},
+    {.type = "Metaspace", .parse = parse_metaspace, .decode = metaspace, .takes_fragments = always},
     {.type = "WordPiece", .parse = parse_word_piece, .decode = word_piece},
     {.type = "CTC", .parse = parse_ctc, .decode = ctc},
-    {.type = "BPEDecoder", .parse = parse_bpe, .decode = bpe},
+    {.type = "BPEDecoder", .parse = parse_bpe, .decode = bpe, .looks_ahead = true},
 };
 
 const td_slot td_decoder_slot = {"decoder", "decoders", kinds, TD_COUNT(kinds)};

@@ -68,11 +68,25 @@ treadle_status td_tokenizer_decode(const td_tokenizer *tokenizer, const int32_t 
 
 /* --- the stream */
 
+bool td_decoding_can_stream(const td_tokenizer *tokenizer)
+{
+    bool joined = false;
+    for (size_t i = 0; i < tokenizer->decoders.n; i++) {
+        const td_step *step = &tokenizer->decoders.items[i];
+        bool (*takes)(const void *) = step->kind->takes_fragments;
+        if (step->kind->looks_ahead || (joined && !(takes && takes(step->data)))) return false;
+        joined |= step->kind->joins;
+    }
+    return true;
+}
+
 struct td_detok {
     td_decoding decoding;
-    bool skip_special;
-    td_buf text;       /* of the token in hand */
-    size_t n_withheld; /* U+FFFD at the end of all text so far: shown once other text follows, or at the end */
+    bool skip_special, streams;
+    td_buf text;       /* streams: of the token in hand; otherwise of all ids */
+    size_t n_withheld; /* streams: U+FFFD at the end of all text so far, shown once other text follows, or at the end */
+    td_ids ids;        /* otherwise: all ids so far, decoded anew for every token, and the text shown */
+    td_buf shown;
 };
 
 treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, td_detok **out, treadle_error *err)
@@ -86,6 +100,7 @@ treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, t
     }
     detok->decoding.out = &detok->text;
     detok->skip_special = skip_special;
+    detok->streams = td_decoding_can_stream(tokenizer);
     *out = detok;
     return TREADLE_OK;
 }
@@ -95,6 +110,8 @@ void td_detok_free(td_detok *detok)
     if (!detok) return;
     td_decoding_close(&detok->decoding);
     td_buf_free(&detok->text);
+    td_buf_free(&detok->shown);
+    td_vec_free(&detok->ids);
     td_free(detok);
 }
 
@@ -102,32 +119,63 @@ void td_detok_reset(td_detok *detok)
 {
     td_decoding_reset(&detok->decoding);
     td_buf_clear(&detok->text);
+    td_buf_clear(&detok->shown);
+    detok->ids.n = 0;
     detok->n_withheld = 0;
 }
 
-/* Appends what detok->text adds to the text; end: all of it. */
-static treadle_status show(td_detok *detok, td_buf *out, bool end, treadle_error *err)
+static const td_str bad_char = {"\xEF\xBF\xBD", 3};
+
+/* Appends what detok->text, the text of one token, adds; end: all of it. */
+static void show_piece(td_detok *detok, td_buf *out, bool end)
 {
-    static const td_str bad = {"\xEF\xBF\xBD", 3};
     td_str text = td_buf_view(&detok->text);
     size_t n_bad = 0;
-    while (!end && text.n >= 3 && memcmp(text.p + text.n - 3, bad.p, 3) == 0) {
-        text.n -= 3;
+    while (!end && td_str_ends(text, bad_char)) {
+        text.n -= bad_char.n;
         n_bad++;
     }
     if (text.n > 0 || end) {
-        for (; detok->n_withheld > 0; detok->n_withheld--) td_buf_str(out, bad);
+        for (; detok->n_withheld > 0; detok->n_withheld--) td_buf_str(out, bad_char);
         td_buf_str(out, text);
     }
     detok->n_withheld += n_bad;
-    return out->failed || detok->text.failed ? td_fail_memory(err, "a decoded text", text.n) : TREADLE_OK;
+}
+
+/* The same where detok->text is that of all ids. */
+static void show_rest(td_detok *detok, td_buf *out, bool end)
+{
+    td_str text = td_buf_view(&detok->text), shown = td_buf_view(&detok->shown);
+    while (!end && td_str_ends(text, bad_char)) text.n -= bad_char.n;
+    if (text.n <= shown.n || !td_str_starts(text, shown)) return;
+    td_str rest = {text.p + shown.n, text.n - shown.n};
+    td_buf_str(out, rest);
+    td_buf_str(&detok->shown, rest);
+}
+
+static treadle_status show(td_detok *detok, td_buf *out, bool end, treadle_error *err)
+{
+    (detok->streams ? show_piece : show_rest)(detok, out, end);
+    bool failed = out->failed || detok->text.failed || detok->shown.failed;
+    return failed ? td_fail_memory(err, "a decoded text", out->n) : TREADLE_OK;
+}
+
+static treadle_status decode_all(td_detok *detok, treadle_error *err)
+{
+    return td_tokenizer_decode(detok->decoding.tokenizer, detok->ids.items, detok->ids.n, detok->skip_special, &detok->text,
+                               err);
 }
 
 treadle_status td_detok_push(td_detok *detok, int32_t id, td_buf *out, treadle_error *err)
 {
     detok->decoding.err = err;
     td_buf_clear(&detok->text);
-    TD_TRY(td_decoding_token(&detok->decoding, id, detok->skip_special));
+    if (!detok->streams) {
+        if (!td_vec_push(&detok->ids, id)) return td_fail_memory(err, "token ids", detok->ids.n);
+        TD_TRY(decode_all(detok, err));
+    } else {
+        TD_TRY(td_decoding_token(&detok->decoding, id, detok->skip_special));
+    }
     return show(detok, out, false, err);
 }
 
@@ -135,6 +183,6 @@ treadle_status td_detok_flush(td_detok *detok, td_buf *out, treadle_error *err)
 {
     detok->decoding.err = err;
     td_buf_clear(&detok->text);
-    TD_TRY(td_decoding_finish(&detok->decoding));
+    TD_TRY(detok->streams ? td_decoding_finish(&detok->decoding) : decode_all(detok, err));
     return show(detok, out, true, err);
 }

@@ -108,6 +108,10 @@ typedef struct td_part_kind {
     td_pre_tokenize_fn *pre_tokenize;
     td_post_process_fn *post_process;
     td_decode_fn *decode;
+    /* Of decoders: makes one token of several; what a token becomes depends on whether another follows; gives the same for a
+     * token in fragments as for the whole (NULL: does not). What rules out eager decoding, see td_decoding_can_stream. */
+    bool joins, looks_ahead;
+    bool (*takes_fragments)(const void *data);
 } td_part_kind;
 
 typedef struct td_slot {
@@ -148,6 +152,8 @@ extern const td_model_kind td_bpe_kind;
 treadle_status td_model_find(td_loader *loader, const td_json *json, const td_model_kind **out);
 
 /* --- pre-tokenizing (split.c) */
+
+void td_work_swap_pieces(td_work *work); /* spare_pieces become the pieces */
 
 /* Cuts every piece where the pattern matches. invert: where it does not. */
 treadle_status td_split_by_regex(td_work *work, const td_regex *regex, td_split_behavior behavior, bool invert,
@@ -220,6 +226,8 @@ void td_decoding_reset(td_decoding *decoding);
 treadle_status td_decoding_send(td_decoding *decoding, size_t step, td_str text, bool begins, bool ends);
 treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_special);
 treadle_status td_decoding_finish(td_decoding *decoding);
+/* Whether eager decoding gives every token's text at once. False for chains that nobody ships. */
+bool td_decoding_can_stream(const td_tokenizer *tokenizer);
 
 /* --- the tokenizer */
 

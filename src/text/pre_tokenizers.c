@@ -257,6 +257,38 @@ static treadle_status char_delimiter_split(const void *data, td_work *work, trea
     return td_split_by_char(work, is_char, *(const uint32_t *)data, TD_SPLIT_REMOVED, err);
 }
 
+static treadle_status parse_fixed_length(td_loader *loader, const td_json *json, void **data)
+{
+    int64_t *length = TD_ARENA_NEW(loader->arena, int64_t);
+    if (!length) return td_loader_memory(loader, "a pre-tokenizer");
+    *length = td_json_int_or(json, "length", 5);
+    if (*length < 1) return td_loader_fail(loader, json, TREADLE_FORMAT, "\"length\" must be at least 1");
+    *data = length;
+    return TREADLE_OK;
+}
+
+/* Pieces of so many characters. */
+static treadle_status fixed_length(const void *data, td_work *work, treadle_error *err)
+{
+    int64_t want = *(const int64_t *)data;
+    work->spare_pieces.n = 0;
+    for (size_t i = 0; i < work->pieces.n; i++) {
+        td_piece piece = work->pieces.items[i];
+        for (uint32_t begin = piece.begin, end; begin < piece.end; begin = end) {
+            end = begin;
+            for (int64_t n = 0; n < want && end < piece.end; n++) {
+                size_t length;
+                td_unicode_next(work->text.p + end, &length);
+                end += (uint32_t)length;
+            }
+            if (!td_vec_push(&work->spare_pieces, (td_piece){begin, end, piece.at_start && begin == piece.begin}))
+                return td_fail_memory(err, "pieces of a text", work->text.n);
+        }
+    }
+    td_work_swap_pieces(work);
+    return TREADLE_OK;
+}
+
 static const td_part_kind kinds[] = {
     {.type = "ByteLevel", .parse = parse_byte_level, .pre_tokenize = byte_level},
     {.type = "Split", .parse = parse_split, .pre_tokenize = split},
@@ -266,6 +298,7 @@ static const td_part_kind kinds[] = {
     {.type = "Whitespace", .pre_tokenize = whitespace},
     {.type = "WhitespaceSplit", .pre_tokenize = whitespace_split},
     {.type = "BertPreTokenizer", .pre_tokenize = bert},
+    {.type = "FixedLength", .parse = parse_fixed_length, .pre_tokenize = fixed_length},
     {.type = "CharDelimiterSplit", .parse = parse_delimiter, .pre_tokenize = char_delimiter_split},
 };
 

@@ -95,6 +95,13 @@ treadle_status td_regex_literal(td_str text, td_regex **out, treadle_error *err)
     return TREADLE_OK;
 }
 
+bool td_regex_is_char(const td_regex *regex)
+{
+    size_t length = 0;
+    if (!regex->code) td_unicode_next(regex->literal.p, &length);
+    return !regex->code && length == regex->literal.n;
+}
+
 void td_regex_free(td_regex *regex)
 {
     if (!regex) return;

@@ -30,6 +30,7 @@ typedef struct td_regex_scratch {
 treadle_status td_regex_compile(td_str pattern, td_regex **out, treadle_error *err); /* in Oniguruma's dialect */
 treadle_status td_regex_literal(td_str text, td_regex **out, treadle_error *err);    /* matches text itself */
 void td_regex_free(td_regex *regex);
+bool td_regex_is_char(const td_regex *regex); /* a literal of one character */
 
 /* Appends all matches from left to right, none overlapping; an empty one right behind another match is none. text: valid
  * UTF-8 below 2 GiB. */

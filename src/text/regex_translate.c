@@ -37,64 +37,86 @@ typedef struct char_set {
     bool negated;
 } char_set;
 
-static const char word_items[] = "\\p{L}\\p{M}\\p{N}\\p{Pc}";
+/* \w. Outside of a class the superscripts and fractions of Latin-1 are in it too, in a class they are not. */
+#define WORD_ITEMS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+#define LONE_WORD_ITEMS WORD_ITEMS "\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}"
 
-static const struct {
+typedef struct property_name {
     const char *name, *items;
-} property_names[] = {
+    bool complement; /* all but the items */
+} property_name;
+
+static const property_name property_names[] = {
     /* POSIX brackets, also as \p{Name}; then the long names of the general categories. Compared without case, blanks, - and _ */
-    {"alnum", "\\p{L}\\p{M}\\p{N}"},
-    {"alpha", "\\p{Alphabetic}\\p{M}"},
-    {"ascii", "\\x00-\\x7f"},
-    {"blank", "\\p{Zs}\\t"},
-    {"cntrl", "\\p{Cc}\\p{Cf}\\p{Cn}\\p{Co}"},
-    {"digit", "\\p{Nd}"},
-    {"lower", "\\p{Lowercase}"},
-    {"punct", "\\p{P}\\p{S}"},
-    {"space", "\\s"},
-    {"upper", "\\p{Uppercase}"},
-    {"word", word_items},
-    {"xdigit", "0-9A-Fa-f"},
-    {"any", "\\x{0}-\\x{10FFFF}"},
-    {"letter", "\\p{L}"},
-    {"casedletter", "\\p{Lu}\\p{Ll}\\p{Lt}"},
-    {"lc", "\\p{Lu}\\p{Ll}\\p{Lt}"},
-    {"uppercaseletter", "\\p{Lu}"},
-    {"lowercaseletter", "\\p{Ll}"},
-    {"titlecaseletter", "\\p{Lt}"},
-    {"modifierletter", "\\p{Lm}"},
-    {"otherletter", "\\p{Lo}"},
-    {"mark", "\\p{M}"},
-    {"combiningmark", "\\p{M}"},
-    {"nonspacingmark", "\\p{Mn}"},
-    {"spacingmark", "\\p{Mc}"},
-    {"enclosingmark", "\\p{Me}"},
-    {"number", "\\p{N}"},
-    {"decimalnumber", "\\p{Nd}"},
-    {"letternumber", "\\p{Nl}"},
-    {"othernumber", "\\p{No}"},
-    {"punctuation", "\\p{P}"},
-    {"connectorpunctuation", "\\p{Pc}"},
-    {"dashpunctuation", "\\p{Pd}"},
-    {"openpunctuation", "\\p{Ps}"},
-    {"closepunctuation", "\\p{Pe}"},
-    {"initialpunctuation", "\\p{Pi}"},
-    {"finalpunctuation", "\\p{Pf}"},
-    {"otherpunctuation", "\\p{Po}"},
-    {"symbol", "\\p{S}"},
-    {"mathsymbol", "\\p{Sm}"},
-    {"currencysymbol", "\\p{Sc}"},
-    {"modifiersymbol", "\\p{Sk}"},
-    {"othersymbol", "\\p{So}"},
-    {"separator", "\\p{Z}"},
-    {"spaceseparator", "\\p{Zs}"},
-    {"lineseparator", "\\p{Zl}"},
-    {"paragraphseparator", "\\p{Zp}"},
-    {"other", "\\p{C}"},
-    {"control", "\\p{Cc}"},
-    {"format", "\\p{Cf}"},
-    {"privateuse", "\\p{Co}"},
-    {"unassigned", "\\p{Cn}"},
+    {"alnum", "\\p{Alphabetic}\\p{Nd}", false},
+    {"alpha", "\\p{Alphabetic}", false},
+    {"ascii", "\\x00-\\x7f", false},
+    {"blank", "\\p{Zs}\\t", false},
+    {"cntrl", "\\p{Cc}", false},
+    {"digit", "\\p{Nd}", false},
+    {"graph", "\\s\\p{Cc}\\p{Cn}", true},
+    {"lower", "\\p{Lowercase}", false},
+    {"print", "\\p{Cc}\\p{Cn}\\p{Zl}\\p{Zp}", true},
+    {"punct", "\\p{P}", false},
+    {"space", "\\s", false},
+    {"upper", "\\p{Uppercase}", false},
+    {"word", WORD_ITEMS, false},
+    {"xdigit", "0-9A-Fa-f", false},
+    {"any", "\\x{0}-\\x{10FFFF}", false},
+    {"letter", "\\p{L}", false},
+    {"casedletter", "\\p{Lu}\\p{Ll}\\p{Lt}", false},
+    {"lc", "\\p{Lu}\\p{Ll}\\p{Lt}", false},
+    {"uppercaseletter", "\\p{Lu}", false},
+    {"lowercaseletter", "\\p{Ll}", false},
+    {"titlecaseletter", "\\p{Lt}", false},
+    {"modifierletter", "\\p{Lm}", false},
+    {"otherletter", "\\p{Lo}", false},
+    {"mark", "\\p{M}", false},
+    {"combiningmark", "\\p{M}", false},
+    {"nonspacingmark", "\\p{Mn}", false},
+    {"spacingmark", "\\p{Mc}", false},
+    {"enclosingmark", "\\p{Me}", false},
+    {"number", "\\p{N}", false},
+    {"decimalnumber", "\\p{Nd}", false},
+    {"letternumber", "\\p{Nl}", false},
+    {"othernumber", "\\p{No}", false},
+    {"punctuation", "\\p{P}", false},
+    {"connectorpunctuation", "\\p{Pc}", false},
+    {"dashpunctuation", "\\p{Pd}", false},
+    {"openpunctuation", "\\p{Ps}", false},
+    {"closepunctuation", "\\p{Pe}", false},
+    {"initialpunctuation", "\\p{Pi}", false},
+    {"finalpunctuation", "\\p{Pf}", false},
+    {"otherpunctuation", "\\p{Po}", false},
+    {"symbol", "\\p{S}", false},
+    {"mathsymbol", "\\p{Sm}", false},
+    {"currencysymbol", "\\p{Sc}", false},
+    {"modifiersymbol", "\\p{Sk}", false},
+    {"othersymbol", "\\p{So}", false},
+    {"separator", "\\p{Z}", false},
+    {"spaceseparator", "\\p{Zs}", false},
+    {"lineseparator", "\\p{Zl}", false},
+    {"paragraphseparator", "\\p{Zp}", false},
+    {"other", "\\p{C}", false},
+    {"control", "\\p{Cc}", false},
+    {"format", "\\p{Cf}", false},
+    {"privateuse", "\\p{Co}", false},
+    {"unassigned", "\\p{Cn}", false},
+    {"assigned", "\\p{Cn}", true},
+    {"alphabetic", "\\p{Alphabetic}", false},
+    {"uppercase", "\\p{Uppercase}", false},
+    {"lowercase", "\\p{Lowercase}", false},
+    {"whitespace", "\\s", false},
+    {"emoji", "\\p{Emoji}", false},
+    {"emojipresentation", "\\p{Emoji_Presentation}", false},
+    {"emojimodifier", "\\p{Emoji_Modifier}", false},
+    {"emojimodifierbase", "\\p{Emoji_Modifier_Base}", false},
+    {"extendedpictographic", "\\p{Extended_Pictographic}", false},
+    {"ideographic", "\\p{Ideographic}", false},
+    {"idstart", "\\p{ID_Start}", false},
+    {"idcontinue", "\\p{ID_Continue}", false},
+    {"xidstart", "\\p{XID_Start}", false},
+    {"xidcontinue", "\\p{XID_Continue}", false},
 };
 
 static treadle_status refuse(translator *t, const char *what)
@@ -185,8 +207,8 @@ static treadle_status char_escape(translator *t, uint32_t *code_point, bool *is_
     return TREADLE_OK;
 }
 
-/* Class items of a property or POSIX name; NULL: leave it to PCRE2. */
-static const char *items_of_name(td_str name)
+/* The row of a property or POSIX name; NULL: none. */
+static const property_name *find_name(td_str name)
 {
     char plain[32];
     size_t n = 0;
@@ -198,7 +220,7 @@ static const char *items_of_name(td_str name)
     }
     plain[n] = 0;
     for (size_t i = 0; i < TD_COUNT(property_names); i++)
-        if (strcmp(plain, property_names[i].name) == 0) return property_names[i].items;
+        if (strcmp(plain, property_names[i].name) == 0) return &property_names[i];
     return NULL;
 }
 
@@ -220,16 +242,16 @@ static treadle_status property(translator *t, bool negated, char_set *set)
     while (is_alnum(peek(t, 0)) || peek(t, 0) == '_' || peek(t, 0) == ' ' || peek(t, 0) == '-') t->at++;
     td_str name = {t->in.p + start, t->at - start};
     if (name.n == 0 || !take(t, "}")) return refuse(t, "\\p without {name}");
-    const char *items = items_of_name(name);
-    if (items)
-        add_items(set, items, negated);
-    else
-        td_buf_printf(&set->items, "\\%c{%.*s}", negated ? 'P' : 'p', TD_STR_ARGS(name));
+    const property_name *row = find_name(name);
+    if (row)
+        add_items(set, row->items, negated != row->complement);
+    else /* a general category has one or two letters; a script must say that it is no script extension */
+        td_buf_printf(&set->items, "\\%c{%s%.*s}", negated ? 'P' : 'p', name.n > 2 ? "sc:" : "", TD_STR_ARGS(name));
     return TREADLE_OK;
 }
 
 /* An escape that stands for a set, after its backslash. *is_set false: it does not, nothing is taken. */
-static treadle_status set_escape(translator *t, char_set *set, bool *is_set)
+static treadle_status set_escape(translator *t, char_set *set, bool in_class, bool *is_set)
 {
     char c = peek(t, 0);
     *is_set = c && strchr("pPwWdDsShH", c);
@@ -239,7 +261,7 @@ static treadle_status set_escape(translator *t, char_set *set, bool *is_set)
     case 'p':
     case 'P': return property(t, c == 'P', set);
     case 'w':
-    case 'W': add_items(set, word_items, c == 'W'); break;
+    case 'W': add_items(set, in_class ? WORD_ITEMS : LONE_WORD_ITEMS, c == 'W'); break;
     case 'h':
     case 'H': add_items(set, "0-9A-Fa-f", c == 'H'); break;
     default: td_buf_printf(&set->items, "\\%c", c); break; /* the same with UCP */
@@ -305,13 +327,12 @@ static treadle_status posix_bracket(translator *t, char_set *set, bool *is_posix
         return TREADLE_OK;
     }
     *is_posix = true;
-    const char *items = items_of_name(text);
-    if (!items && (td_str_is(text, "graph") || td_str_is(text, "print")))
-        td_buf_printf(&set->items, "[:%s%.*s:]", negated ? "^" : "", TD_STR_ARGS(text));
-    else if (items)
-        add_items(set, items, negated);
+    const property_name *row = find_name(text);
+    if (!row) return refuse(t, "an unknown POSIX bracket");
+    if (td_str_is(text, "punct"))
+        add_items(set, "\\p{P}\\p{S}", negated); /* wider than \p{Punct} */
     else
-        return refuse(t, "an unknown POSIX bracket");
+        add_items(set, row->items, negated != row->complement);
     return TREADLE_OK;
 }
 
@@ -345,7 +366,7 @@ static treadle_status class_char(translator *t, char_set *set, uint32_t *code_po
         return TREADLE_OK;
     }
     bool is_set;
-    TD_TRY(set_escape(t, set, &is_set));
+    TD_TRY(set_escape(t, set, true, &is_set));
     *is_char = !is_set;
     if (is_set) return TREADLE_OK;
     if (take(t, "b")) { /* backspace, inside a class */
@@ -426,14 +447,15 @@ static treadle_status escape(translator *t)
     char_set set = {0};
     bool is_set, is_char;
     uint32_t code_point;
-    treadle_status status = set_escape(t, &set, &is_set);
+    treadle_status status = set_escape(t, &set, false, &is_set);
     if (is_set || status != TREADLE_OK) return emit_set(t, &set, status);
     char c = peek(t, 0);
     if (c == 'b' || c == 'B') {
         t->at++;
         t->has_atom = false;
-        td_buf_printf(t->out, c == 'b' ? "(?:(?<=[%s])(?![%s])|(?<![%s])(?=[%s]))" : "(?:(?<=[%s])(?=[%s])|(?<![%s])(?![%s]))",
-                      word_items, word_items, word_items, word_items);
+        static const char word[] = "[" LONE_WORD_ITEMS "]";
+        td_buf_printf(t->out, c == 'b' ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))", word, word,
+                      word, word);
         return TREADLE_OK;
     }
     TD_TRY(char_escape(t, &code_point, &is_char));
@@ -458,6 +480,11 @@ static treadle_status escape(translator *t)
         td_buf_printf(t->out, "(?:\\%c", c);
         while (peek(t, 0) >= '0' && peek(t, 0) <= '9') td_buf_char(t->out, t->in.p[t->at++]);
         td_buf_char(t->out, ')');
+    } else if ((c == 'k' || c == 'g') && peek(t, 0) == '<') {
+        td_buf_printf(t->out, "\\%c", c);
+        while (!ends(t) && peek(t, 0) != '>') td_buf_char(t->out, t->in.p[t->at++]);
+        if (!take(t, ">")) return refuse(t, "a group name without an end");
+        td_buf_char(t->out, '>');
     } else if (strchr("cCMkgoyY", c)) {
         t->at--;
         return refuse(t, "an escape that is not supported");

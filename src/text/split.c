@@ -100,8 +100,7 @@ static bool cut(td_work *work, const td_piece *piece, td_split_behavior behavior
     return true;
 }
 
-/* The new pieces take the place of the old ones. */
-static void swap_pieces(td_work *work)
+void td_work_swap_pieces(td_work *work)
 {
     td_piece_vec done = work->spare_pieces;
     work->spare_pieces = work->pieces;
@@ -119,7 +118,7 @@ treadle_status td_split_by_regex(td_work *work, const td_regex *regex, td_split_
         TD_TRY(td_regex_find_all(regex, &work->regex, text, &work->matches, err));
         if (!cut(work, &piece, behavior, invert)) return td_fail_memory(err, "pieces of a text", text.n);
     }
-    swap_pieces(work);
+    td_work_swap_pieces(work);
     return TREADLE_OK;
 }
 
@@ -137,6 +136,6 @@ treadle_status td_split_by_char(td_work *work, td_char_test *test, uint32_t arg,
                 ok = td_vec_push(&work->matches, (td_match){at, at + (uint32_t)length});
         if (!ok || !cut(work, &piece, behavior, false)) return td_fail_memory(err, "pieces of a text", piece.end - piece.begin);
     }
-    swap_pieces(work);
+    td_work_swap_pieces(work);
     return TREADLE_OK;
 }

@@ -69,7 +69,8 @@ td_str td_tokenizer_template(const td_tokenizer *tokenizer, const char *name); /
 /* --- ids to text, one at a time. One owner; reads the tokenizer only, which must outlive it.
  *
  * What is emitted at a token is the text that the ids so far decode to, without a tail of U+FFFD (unfinished characters),
- * less what was emitted before. The cost of a token does not depend on how many came before. */
+ * less what was emitted before. The cost of a token does not depend on how many came before, but for tokenizers whose
+ * decoders cannot be run token by token (BPEDecoder; CTC or BPE behind a Fuse), where all ids are decoded each time. */
 typedef struct td_detok td_detok;
 
 treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, td_detok **out, treadle_error *err);

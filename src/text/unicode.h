@@ -10,6 +10,8 @@
 /* X(name, table) */
 #define TD_UNICODE_SETS(X)                                                                                            \
     X(MARK, marks)                                                                                                    \
+    X(CONTROL, controls)                                                                                              \
+    X(NONSPACING, nonspacing)                                                                                         \
     X(NUMERIC, numeric)                                                                                               \
     X(PUNCTUATION, punctuation)                                                                                       \
     X(WHITE_SPACE, white_space)                                                                                       \
