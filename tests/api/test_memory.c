@@ -1,0 +1,132 @@
+/* Memory: no allocation per token, and every allocation failing in turn over open, generate and close. */
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/alloc.h"
+#include "support/pipelines.h"
+#include "support/test.h"
+
+static atomic_int calls;
+static int fail_at = INT_MAX;
+
+bool td_alloc_test_fails(size_t bytes);
+
+/* Called by base/alloc.c before every allocation. */
+bool td_alloc_test_fails(size_t bytes)
+{
+    (void)bytes;
+    return atomic_fetch_add(&calls, 1) + 1 == fail_at;
+}
+
+static int counts[40];
+static int n_counts;
+
+static bool count(void *ctx, const treadle_token *token)
+{
+    (void)ctx;
+    if (token->row == 0 && n_counts < 40) counts[n_counts++] = atomic_load(&calls);
+    return true;
+}
+
+/* Graphs whose tensors grow only in the caches. Elsewhere the engine's memory grows with them, now and then. */
+static const char *const in_place[] = {"concat", "nomask", "gqa", "last", NULL};
+
+TEST(steps_allocate_nothing)
+{
+    for (int f = 0; in_place[f]; f++) {
+        for (size_t n_rows = 1; n_rows <= 3; n_rows++) {
+            td_test_golden golden;
+            td_test_read_golden(in_place[f], &golden);
+            treadle_model *model = td_test_open(in_place[f], 1);
+            treadle_generate_options options;
+            treadle_generator *g = NULL;
+            treadle_error err = {0};
+            treadle_ids rows[3];
+            treadle_generate_options_init(&options);
+            options.do_sample = 1;
+            options.top_p = 0.9;
+            options.repetition_penalty = 1.1;
+            options.seed = 3;
+            CHECK_OK(treadle_generator_new(model, &options, &g, &err), &err);
+            for (size_t i = 0; i < n_rows; i++) rows[i] = (treadle_ids){golden.prompt[i], golden.n_prompt[i]};
+            CHECK_OK(treadle_generator_append(g, rows, n_rows, &err), &err);
+            n_counts = 0;
+            CHECK_OK(treadle_generator_run(g, 30, count, NULL, &err), &err);
+            CHECK_EQ_INT(n_counts, 30);
+            /* the first steps may still size buffers: text, logits, the engine's memory for this shape */
+            for (int i = 8; i + 1 < n_counts; i++)
+                if (!CHECK_EQ_INT(counts[i + 1] - counts[i], 0)) {
+                    FAIL("%s, %zu rows, step %d", in_place[f], n_rows, i);
+                    break;
+                }
+            treadle_generator_free(g);
+            treadle_model_close(model);
+        }
+    }
+}
+
+/* false: something failed for memory. */
+static bool whole_life(const char *folder)
+{
+    treadle_model *model = NULL;
+    treadle_generator *g = NULL;
+    treadle_report *report = NULL;
+    char *text = NULL;
+    const char *stops[] = {"zzz"};
+    int32_t ids[] = {1, 7, 20, 13};
+    treadle_ids rows[2] = {{ids, 4}, {ids, 2}};
+    treadle_generate_options options;
+    treadle_generate_options_init(&options);
+    options.stop = stops;
+    options.n_stop = 1;
+    options.keep_logits = options.prompt_logits = true;
+    treadle_error err = {0};
+    treadle_status status;
+#define TRY(call)                                                                                                     \
+    do {                                                                                                              \
+        status = (call);                                                                                              \
+        if (status != TREADLE_OK) goto cleanup;                                                                       \
+    } while (0)
+    TRY(treadle_model_check(folder, NULL, &report, &err));
+    TRY(treadle_report_json(report, &text, &err));
+    treadle_free(text);
+    text = NULL;
+    TRY(treadle_model_explain(folder, NULL, true, &text, &err));
+    treadle_free(text);
+    text = NULL;
+    TRY(treadle_model_open(folder, NULL, &model, &err));
+    TRY(treadle_generator_new(model, &options, &g, &err));
+    TRY(treadle_generator_append(g, rows, 2, &err));
+    TRY(treadle_generator_run(g, 3, NULL, NULL, &err));
+    TRY(treadle_generator_append(g, rows, 2, &err));
+    TRY(treadle_generator_run(g, 2, NULL, NULL, &err));
+#undef TRY
+cleanup:
+    if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY) FAIL("status %d: %s", (int)status, err.message);
+    treadle_free(text);
+    treadle_report_free(report);
+    treadle_generator_free(g);
+    treadle_model_close(model);
+    return status == TREADLE_OK;
+}
+
+TEST(every_allocation_may_fail)
+{
+    const char *folder = td_test_folder("gqa");
+    int n = 1, step = 1;
+    for (;; n += step) {
+        atomic_store(&calls, 0);
+        fail_at = n;
+        bool done = whole_life(folder);
+        int made = atomic_load(&calls);
+        fail_at = INT_MAX;
+        if (done && made < n) break;
+        if (n > 4000) step = 7; /* the tail repeats */
+        if (n > 100000) {
+            FAIL("no end");
+            break;
+        }
+    }
+    CHECK(n > 100);
+}
