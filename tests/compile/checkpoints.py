@@ -30,7 +30,8 @@ def random_blocks(rng, kind, rows, columns):
     block, size = gguf.GGML_QUANT_SIZES[kind]
     raw = rng.integers(0, 256, (rows, columns // block, size), dtype=np.uint8)
     name = kind.name
-    scale = np.frombuffer(np.float16(0.001).tobytes(), np.uint8)
+    small = {"Q6_K": 3e-5, "IQ4_XS": 3e-5, "IQ4_NL": 1e-3, "IQ2_XXS": 2e-4, "IQ2_XS": 2e-4, "IQ2_S": 2e-4, "IQ3_XXS": 2e-4, "IQ3_S": 2e-4}
+    scale = np.frombuffer(np.float16(small.get(name, 1e-3)).tobytes(), np.uint8)
     places = {"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,), "TQ1_0": (52,), "TQ2_0": (64,)}
     if name == "MXFP4":
         raw[..., 0] = 120

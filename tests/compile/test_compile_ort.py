@@ -13,8 +13,9 @@ IDS = [3, 60, 7, 7, 41, 0, 12, 33, 5]
 
 
 def check_reference(truth, session, tolerance=3e-4, **parameters):
-    """All at once and token by token against float64."""
+    """All at once and token by token against float64; the tolerance grows with the logits."""
     want = checkpoints.reference(truth, IDS, **parameters)
+    tolerance *= max(1, np.abs(want).max() / 10)
     testing.near(session.step(IDS), want, tolerance, "prefill")
     session.reset()
     rows = [session.step([i])[-1] for i in IDS]
@@ -41,6 +42,7 @@ def test_goldens():
 
 
 def test_every_format():
+    problems = []
     for name in KINDS:
         with testing.temp_dir() as temp:
             source, out = os.path.join(temp, "m.gguf"), os.path.join(temp, "out")
@@ -48,8 +50,9 @@ def test_every_format():
             checkpoints.build(source, out)
             try:
                 check_reference(truth, checkpoints.Session(out))
-            except AssertionError as problem:
-                raise AssertionError(f"{name}: {problem}") from problem
+            except Exception as problem:
+                problems.append(f"{name}: {problem}")
+    testing.equal(problems, [])
 
 
 def test_decoded():
