@@ -108,6 +108,7 @@ static uint8_t encode_small(const small_float *f, double value)
     int sign = signbit(value) ? 1 << (f->exponent_bits + f->mantissa_bits) : 0;
     if (isnan(value)) return f->has_nan ? (uint8_t)(f->nan | (f->nan_unsigned ? 0 : sign)) : (uint8_t)largest_code(f);
     double magnitude = fabs(value);
+    if (magnitude == 0) return f->nan_unsigned ? 0 : (uint8_t)sign;
     int largest = largest_code(f), exponent = 0;
     if (magnitude >= decode_small(f, (uint8_t)largest)) return (uint8_t)(sign | largest);
     if (magnitude > 0) (void)frexp(magnitude, &exponent); /* magnitude = m * 2^exponent, m in [0.5, 1) */

@@ -48,7 +48,7 @@ def random_blocks(rng, kind, rows, columns):
 
 
 def write(path, kind, hidden=256, heads=4, kv_heads=2, ffn=256, vocab=64, layers=1, tied=True, biases=False, freqs=False, context=64,
-          extra=(), embed_kind=None, seed=0):
+          extra=(), embed_kind=None, embed_raw=None, seed=0):
     """A llama of random weights of one type. extra: [(key, value)] with Python values. Returns {tensor: float32 values}."""
     rng = np.random.default_rng(seed)
     w = gguf.GGUFWriter(path, "llama")
@@ -61,7 +61,10 @@ def write(path, kind, hidden=256, heads=4, kv_heads=2, ffn=256, vocab=64, layers
         {bool: w.add_bool, int: w.add_uint32, float: w.add_float32, str: w.add_string, list: w.add_array}[type(value)](key, value)
     truth = {}
 
-    def matrix(name, rows, columns, kind=kind):
+    def matrix(name, rows, columns, kind=kind, raw=None):
+        if raw is not None:
+            w.add_tensor(name, raw, raw_dtype=kind)
+            return
         if gguf.GGML_QUANT_SIZES[kind][0] == 1:
             values = (rng.standard_normal((rows, columns)) * 0.1).astype(np.float32)
             raw = gguf.quants.quantize(values, kind)
@@ -74,7 +77,7 @@ def write(path, kind, hidden=256, heads=4, kv_heads=2, ffn=256, vocab=64, layers
         truth[name] = rng.uniform(low, high, n).astype(np.float32)
         w.add_tensor(name, truth[name])
 
-    matrix("token_embd.weight", vocab, hidden, embed_kind or kind)
+    matrix("token_embd.weight", vocab, hidden, embed_kind or kind, embed_raw)
     vector("output_norm.weight", hidden)
     if not tied:
         matrix("output.weight", vocab, hidden)
