@@ -127,6 +127,8 @@ static treadle_status read_sparse(td_proto_reader *r, td_wire w, void *out)
     td_onnx_sparse_tensor *t = out;
     sparse_raw raw = {0};
     TD_TRY(td_proto_read(r, &sparse_table, w, &raw));
+    if (raw.values.dtype == TD_UNDEFINED || raw.indices.dtype == TD_UNDEFINED)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "a sparse tensor lacks its values or indices");
     if (raw.n_dims > INT32_MAX) return td_proto_fail(r, TREADLE_FORMAT, w.p, "a sparse tensor has too many dimensions");
     for (size_t i = 0; i < raw.n_dims; i++)
         if (raw.dims[i] < 0) return td_proto_fail(r, TREADLE_FORMAT, w.p, "dims[%zu] of a sparse tensor is negative", i);

@@ -335,6 +335,19 @@ void td_onnx_files_close(td_onnx_file *files)
     for (; files; files = files->next) td_mmap_close(&files->map);
 }
 
+static bool inside(const td_mmap *map, const void *bytes, size_t n)
+{
+    uintptr_t at = (uintptr_t)bytes, begin = (uintptr_t)map->data;
+    return map->n > 0 && at >= begin && n <= map->n && at - begin <= map->n - n;
+}
+
+bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n)
+{
+    bool found = inside(&model->map, bytes, n);
+    for (const td_onnx_file *file = model->files; file && !found; file = file->next) found = inside(&file->map, bytes, n);
+    return found;
+}
+
 treadle_status td_proto_read_tensor(td_proto_reader *r, td_wire w, void *out)
 {
     td_onnx_tensor *t = out;

@@ -1,0 +1,107 @@
+/* Each allocation of a build fails in turn, alone and with all that follow: the answer is TREADLE_OUT_OF_MEMORY, nothing is
+ * leaked (the sanitizers look) and nothing is left on disk. The same for reading the model that comes out.
+ * timeout: 300 */
+#include "support/test.h"
+
+#include "base/file.h"
+#include "compile/compile.h"
+#include "onnx/model.h"
+
+#include <limits.h>
+
+static int calls, fail_at = INT_MAX;
+static bool fail_all_after;
+
+bool td_alloc_test_fails(size_t bytes);
+
+/* Called by base/alloc.c before every allocation. */
+bool td_alloc_test_fails(size_t bytes) {
+    (void)bytes;
+    calls++;
+    return calls == fail_at || (fail_all_after && calls > fail_at);
+}
+
+static const char *source, *out_dir;
+
+static void ignore_note(void *ctx, const char *text) {
+    (void)ctx, (void)text;
+}
+
+static treadle_status build(treadle_error *err) {
+    const td_compile_options options = {.source = source, .out_dir = out_dir, .note = ignore_note};
+    return td_compile(&options, err);
+}
+
+static treadle_status read_back(treadle_error *err) {
+    td_arena arena = {0};
+    td_onnx_model *model;
+    char *path = td_path_join(&arena, out_dir, "model.onnx");
+    treadle_status status = path ? td_onnx_open(path, NULL, &model, err) : td_fail_memory(err, "a path", 0);
+    if (status == TREADLE_OK) {
+        td_buf bytes = {0};
+        status = td_onnx_write(model, &bytes, err);
+        td_buf_free(&bytes);
+        td_onnx_close(model);
+    }
+    td_arena_free(&arena);
+    return status;
+}
+
+static void sweep(treadle_status (*work)(treadle_error *), bool leaves_folder) {
+    for (int all = 0; all < 2; all++) {
+        fail_all_after = all != 0;
+        for (int n = 1;; n++) {
+            treadle_error err = {0};
+            calls = 0;
+            fail_at = n;
+            treadle_status status = work(&err);
+            bool reached = calls >= n;
+            fail_at = INT_MAX;
+            if (status == TREADLE_OK && !reached) {
+                CHECK(n > 10);
+                break;
+            }
+            if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY) FAIL("allocation %d: status %d, %s", n, status, err.message);
+            if (status == TREADLE_OUT_OF_MEMORY && !leaves_folder) CHECK(!td_path_exists(out_dir));
+            if (status == TREADLE_OK && !leaves_folder) CHECK_OK(td_remove_tree(out_dir, &err), &err);
+            if (n > 20000) FAIL("no end after %d allocations", n);
+            if (n > 20000) return;
+        }
+        treadle_error err = {0};
+        if (!leaves_folder) CHECK_OK(td_remove_tree(out_dir, &err), &err);
+    }
+}
+
+static void build_sweep(const char *seed) {
+    treadle_error err = {0};
+    source = td_test_source(seed);
+    out_dir = td_test_temp("out");
+    CHECK_OK(td_remove_tree(out_dir, &err), &err);
+    sweep(build, false);
+    CHECK_OK(build(&err), &err);
+    sweep(read_back, true);
+}
+
+TEST(byte_level_vocabulary) {
+    build_sweep("tests/fuzz/seeds/gguf/llama_bpe");
+}
+
+TEST(scored_vocabulary) {
+    build_sweep("tests/fuzz/seeds/gguf/llama_spm");
+}
+
+static bool stop(void *ctx, uint64_t done, uint64_t total, const char *what) {
+    (void)what;
+    CHECK(done <= total);
+    return ++*(int *)ctx < 3;
+}
+
+TEST(progress_can_cancel) {
+    int count = 0;
+    treadle_error err = {0};
+    out_dir = td_test_temp("cancelled");
+    const td_compile_options options = {.source = td_test_source("tests/fuzz/seeds/gguf/llama_bpe"), .out_dir = out_dir, .progress = stop, .note = ignore_note, .ctx = &count};
+    CHECK_STATUS(td_compile(&options, &err), TREADLE_CANCELLED, &err);
+    CHECK_EQ_INT(count, 3);
+    CHECK(!td_path_exists(out_dir));
+}
