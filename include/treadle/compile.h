@@ -26,8 +26,8 @@ TREADLE_API void treadle_compile_options_init(treadle_compile_options *options);
 
 /* Reads source (a GGUF file) and writes the model folder out_dir: model.onnx and its data, genai_config.json, tokenizer.json,
  * tokenizer_config.json. Everything is written aside and renamed. Nothing is left behind on failure. */
-TREADLE_API treadle_status treadle_compile(const char *source, const char *out_dir, const treadle_compile_options *options,
-                                           treadle_error *error);
+TREADLE_API treadle_status treadle_compile(const char *source, const char *out_dir,
+                                           const treadle_compile_options *options, treadle_error *error);
 
 /* True if the file starts as a checkpoint that treadle_compile reads. */
 TREADLE_API bool treadle_compile_knows(const char *path);

@@ -21,14 +21,14 @@ typedef struct treadle_generator treadle_generator;
  * no-repeat n-gram, min_length, temperature, top_k, top_p, min_p, each as in transformers. */
 typedef struct treadle_generate_options {
     size_t struct_size;
-    int64_t max_new_tokens;       /* of one run; -1: the model's [no limit but max_length] */
-    int64_t max_length;           /* prompt and new tokens of a row; -1: the model's. Above the context length: an error */
-    int64_t min_length;           /* no end token before the row has this many tokens, prompt included; -1: the model's [0] */
-    int32_t do_sample;            /* 1: draw, 0: greedy, -1: the model's [0] */
-    double temperature;           /* > 0; 0: greedy; negative: the model's [1] */
-    int64_t top_k;                /* keep the k best and their ties; 0: off, 1: greedy; -1: the model's [0] */
-    double top_p;                 /* (0, 1]; 1: off; negative: the model's [1] */
-    double min_p;                 /* [0, 1]; 0: off; negative: the model's [0] */
+    int64_t max_new_tokens; /* of one run; -1: the model's [no limit but max_length] */
+    int64_t max_length;     /* prompt and new tokens of a row; -1: the model's. Above the context length: an error */
+    int64_t min_length;     /* no end token before the row has this many tokens, prompt included; -1: the model's [0] */
+    int32_t do_sample;      /* 1: draw, 0: greedy, -1: the model's [0] */
+    double temperature;     /* > 0; 0: greedy; negative: the model's [1] */
+    int64_t top_k;          /* keep the k best and their ties; 0: off, 1: greedy; -1: the model's [0] */
+    double top_p;           /* (0, 1]; 1: off; negative: the model's [1] */
+    double min_p;           /* [0, 1]; 0: off; negative: the model's [0] */
     double repetition_penalty;    /* > 0; 1: off; negative: the model's [1]; sees prompt and new tokens */
     int64_t no_repeat_ngram_size; /* 0: off; -1: the model's [0] */
     int64_t seed;                 /* >= 0: reproducible, whatever the thread count; -1: another one each time */
@@ -37,8 +37,8 @@ typedef struct treadle_generate_options {
     bool ignore_eos;              /* end tokens do not end; default false */
     const char *const *stop;      /* stop strings, if n_stop >= 0; need a tokenizer; copied */
     int64_t n_stop;               /* -1: the model's */
-    bool keep_logits;             /* keep what each new token was chosen from (treadle_generator_step_logits); default false */
-    bool prompt_logits;           /* compute logits of all prompt positions (treadle_generator_prompt_logits); default false */
+    bool keep_logits;   /* keep what each new token was chosen from (treadle_generator_step_logits); default false */
+    bool prompt_logits; /* compute logits of all prompt positions (treadle_generator_prompt_logits); default false */
 } treadle_generate_options;
 TREADLE_API void treadle_generate_options_init(treadle_generate_options *options);
 
@@ -56,8 +56,8 @@ typedef struct treadle_ids {
  * empty: it stays as it is). Ids are checked against the vocabulary and the length against the limits; nothing is run
  * yet: the next prefill or run does it, together with the last token that was generated. Ends the finished state of rows. On
  * failure the generator is unchanged. */
-TREADLE_API treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows,
-                                                    treadle_error *error);
+TREADLE_API treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows,
+                                                    size_t n_rows, treadle_error *error);
 
 /* Keeps the first `length` tokens of a row (prompt and new ones; a last token that was not run yet counts). Where the state
  * cannot be cut (recurrent), what stays is run again. */
@@ -65,9 +65,9 @@ TREADLE_API treadle_status treadle_generator_rewind(treadle_generator *generator
                                                     treadle_error *error);
 
 typedef enum treadle_finish {
-    TREADLE_FINISH_NONE,      /* not finished */
-    TREADLE_FINISH_EOS,       /* an end token was generated; it is part of the ids, not of the text */
-    TREADLE_FINISH_STOP,      /* a stop string; the token that completed it is part of the ids, the text ends before the match */
+    TREADLE_FINISH_NONE, /* not finished */
+    TREADLE_FINISH_EOS,  /* an end token was generated; it is part of the ids, not of the text */
+    TREADLE_FINISH_STOP, /* a stop string; the token that completed it is part of the ids, the text ends before the match */
     TREADLE_FINISH_LENGTH,    /* max_new_tokens, max_length or the context */
     TREADLE_FINISH_CANCELLED, /* treadle_generator_cancel or the callback */
     TREADLE_FINISH_ERROR
@@ -78,9 +78,9 @@ TREADLE_API const char *treadle_finish_text(treadle_finish finish); /* "eos", ..
  * empty while something is held back. NULL without a tokenizer. Valid during the call. */
 typedef struct treadle_token {
     size_t row;
-    int32_t id;         /* -1: no token, only text that is let go at the end */
-    size_t index;       /* among the new tokens of this row since the last append */
-    const char *piece;  /* NUL-terminated */
+    int32_t id;        /* -1: no token, only text that is let go at the end */
+    size_t index;      /* among the new tokens of this row since the last append */
+    const char *piece; /* NUL-terminated */
     size_t piece_bytes;
     treadle_finish finish; /* of the row, when this was its last token */
 } treadle_token;
@@ -94,8 +94,8 @@ TREADLE_API treadle_status treadle_generator_prefill(treadle_generator *generato
 /* Generates until every row has finished. max_new_tokens >= 0 replaces the option for this run; a row that finished by length may go on
  * in another run. fn may be NULL. TREADLE_OK also if cancelled (see the rows' finish). On failure rows keep the tokens
  * they have, with finish ERROR. */
-TREADLE_API treadle_status treadle_generator_run(treadle_generator *generator, int64_t max_new_tokens, treadle_token_fn *fn,
-                                                 void *ctx, treadle_error *error);
+TREADLE_API treadle_status treadle_generator_run(treadle_generator *generator, int64_t max_new_tokens,
+                                                 treadle_token_fn *fn, void *ctx, treadle_error *error);
 
 /* Asks a run to end; returns at once. The run ends before its next token, or inside a long prefill. Any thread. Works once: the next
  * run starts afresh; without a run under way it does nothing later. */
@@ -103,9 +103,11 @@ TREADLE_API void treadle_generator_cancel(treadle_generator *generator);
 
 /* --- results. Pointers live until the next call that changes the generator. row < n_rows. */
 TREADLE_API size_t treadle_generator_n_rows(const treadle_generator *generator);
-TREADLE_API treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row);     /* the whole timeline */
-TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row); /* since the last append or rewind */
-TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator, size_t row); /* of the new ids; p NULL: no tokenizer */
+TREADLE_API treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row); /* the whole timeline */
+TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *generator,
+                                                  size_t row); /* since the last append or rewind */
+TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator,
+                                                  size_t row); /* of the new ids; p NULL: no tokenizer */
 TREADLE_API treadle_finish treadle_generator_finish(const treadle_generator *generator, size_t row);
 
 /* Logits as the model gave them (no processor applied), converted to float32.
@@ -122,14 +124,14 @@ TREADLE_API treadle_status treadle_generator_prompt_logits(const treadle_generat
                                                            treadle_tensor *out, treadle_error *error);
 
 typedef struct treadle_stats {
-    size_t struct_size;      /* set by the caller to sizeof */
-    int64_t prompt_tokens;   /* run in prefills, all rows, since the generator was made */
-    int64_t new_tokens;      /* generated */
-    double prefill_ms;       /* in prefill steps */
-    double decode_ms;        /* in later steps, sampling and callbacks included */
-    double first_token_ms;   /* start of the latest run to its first token */
+    size_t struct_size;    /* set by the caller to sizeof */
+    int64_t prompt_tokens; /* run in prefills, all rows, since the generator was made */
+    int64_t new_tokens;    /* generated */
+    double prefill_ms;     /* in prefill steps */
+    double decode_ms;      /* in later steps, sampling and callbacks included */
+    double first_token_ms; /* start of the latest run to its first token */
     int64_t decode_steps;
-    int64_t state_bytes;     /* memory of the state now */
+    int64_t state_bytes; /* memory of the state now */
 } treadle_stats;
 TREADLE_API void treadle_generator_get_stats(const treadle_generator *generator, treadle_stats *out);
 

@@ -37,26 +37,26 @@ TREADLE_API void treadle_model_options_init(treadle_model_options *options);
 /* Opens a folder: config, plan, engines, weights, tokenizer. All errors of the config are found before weights are read; the
  * error holds the first one, treadle_model_check gives all. A tokenizer or template that is not understood does not
  * fail the open: text calls then return an error that names the part. */
-TREADLE_API treadle_status treadle_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
-                                              treadle_error *error);
+TREADLE_API treadle_status treadle_model_open(const char *path, const treadle_model_options *options,
+                                              treadle_model **out, treadle_error *error);
 /* After all its generators are freed; NULL is fine. */
 TREADLE_API void treadle_model_close(treadle_model *model);
 
 typedef struct treadle_model_info {
-    size_t struct_size;      /* set by the caller to sizeof */
-    int64_t vocab_size;      /* last dimension of the logits; 0: not known before a run */
-    int64_t context_length;  /* most positions that the config or a static cache allows */
-    int64_t max_length;      /* default limit of a timeline, prompt included */
+    size_t struct_size;     /* set by the caller to sizeof */
+    int64_t vocab_size;     /* last dimension of the logits; 0: not known before a run */
+    int64_t context_length; /* most positions that the config or a static cache allows */
+    int64_t max_length;     /* default limit of a timeline, prompt included */
     int32_t n_sessions;
-    bool has_tokenizer;      /* text can be encoded and decoded */
+    bool has_tokenizer; /* text can be encoded and decoded */
     bool has_chat_template;
-    bool has_logits;         /* a decoder: generators can be made */
-    bool rewinds;            /* timelines can be cut back (treadle_generator_rewind) */
-    bool prompt_logits;      /* logits of every prompt position can be had */
-    const int32_t *eos;      /* effective end tokens; lives as long as the model */
+    bool has_logits;    /* a decoder: generators can be made */
+    bool rewinds;       /* timelines can be cut back (treadle_generator_rewind) */
+    bool prompt_logits; /* logits of every prompt position can be had */
+    const int32_t *eos; /* effective end tokens; lives as long as the model */
     size_t n_eos;
-    int32_t bos;             /* -1: none */
-    bool do_sample;          /* the model's default way of choosing tokens */
+    int32_t bos;    /* -1: none */
+    bool do_sample; /* the model's default way of choosing tokens */
 } treadle_model_info;
 /* out->struct_size must be set; fields beyond it are not written. */
 TREADLE_API void treadle_model_get_info(const treadle_model *model, treadle_model_info *out);
@@ -66,26 +66,31 @@ TREADLE_API const treadle_text *treadle_model_text(const treadle_model *model);
 
 /* --- looking at a folder without loading weights. A report holds the messages of one check. */
 
-typedef enum treadle_message_level { TREADLE_MESSAGE_ERROR, TREADLE_MESSAGE_WARNING, TREADLE_MESSAGE_NOTE } treadle_message_level;
+typedef enum treadle_message_level {
+    TREADLE_MESSAGE_ERROR,
+    TREADLE_MESSAGE_WARNING,
+    TREADLE_MESSAGE_NOTE
+} treadle_message_level;
 
 typedef struct treadle_message {
     treadle_message_level level;
-    const char *file;    /* path as given; "" if none */
-    const char *pointer; /* JSON pointer; "" is the whole document or no place */
+    const char *file;      /* path as given; "" if none */
+    const char *pointer;   /* JSON pointer; "" is the whole document or no place */
     uint32_t line, column; /* from 1, in bytes; 0: none */
-    const char *message; /* without the location; strings live as long as the report */
+    const char *message;   /* without the location; strings live as long as the report */
 } treadle_message;
 
 typedef struct treadle_report treadle_report;
 
 /* Checks config and graphs against each other. Problems of the folder are messages, not a failed status: TREADLE_OK comes with any
  * report; other statuses mean that no check could be made (no such folder, out of memory). */
-TREADLE_API treadle_status treadle_model_check(const char *path, const treadle_model_options *options, treadle_report **out,
-                                               treadle_error *error);
+TREADLE_API treadle_status treadle_model_check(const char *path, const treadle_model_options *options,
+                                               treadle_report **out, treadle_error *error);
 TREADLE_API void treadle_report_free(treadle_report *report);
 TREADLE_API size_t treadle_report_count(const treadle_report *report);
 TREADLE_API size_t treadle_report_errors(const treadle_report *report); /* how many of them are errors */
-TREADLE_API void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out); /* index < count */
+TREADLE_API void treadle_report_get(const treadle_report *report, size_t index,
+                                    treadle_message *out); /* index < count */
 /* {"messages": [{"level": "error|warning|note", "pointer", "line", "column", "message"}]}; treadle_free. */
 TREADLE_API treadle_status treadle_report_json(const treadle_report *report, char **out_json, treadle_error *error);
 

@@ -34,12 +34,12 @@ TREADLE_API void treadle_session_options_init(treadle_session_options *options);
 /* A graph input or output. Strings live as long as the session. */
 typedef struct treadle_port {
     const char *name;
-    treadle_value_kind kind;   /* TENSOR or SEQUENCE; NONE: a kind that this build does not know (map, sparse) */
-    treadle_dtype dtype;       /* of the tensor, or of a sequence's tensors */
-    int32_t rank;              /* -1: not declared */
-    int64_t dims[TREADLE_MAX_RANK];              /* -1: symbolic or unknown */
-    const char *dim_names[TREADLE_MAX_RANK];     /* of symbolic dimensions; "" if anonymous */
-    bool optional;             /* may be left out of a run */
+    treadle_value_kind kind;        /* TENSOR or SEQUENCE; NONE: a kind that this build does not know (map, sparse) */
+    treadle_dtype dtype;            /* of the tensor, or of a sequence's tensors */
+    int32_t rank;                   /* -1: not declared */
+    int64_t dims[TREADLE_MAX_RANK]; /* -1: symbolic or unknown */
+    const char *dim_names[TREADLE_MAX_RANK]; /* of symbolic dimensions; "" if anonymous */
+    bool optional;                           /* may be left out of a run */
 } treadle_port;
 
 /* A graph with ops, attributes or dtypes that are missing: TREADLE_UNSUPPORTED, and the message lists all of them. */
@@ -59,7 +59,8 @@ TREADLE_API treadle_status treadle_session_run(treadle_session *session, const t
                                                treadle_value **outputs, treadle_error *error);
 
 /* Node times of the session's latest finished run, a line a node or totals by op. Needs options.profile. Free with treadle_free. */
-TREADLE_API treadle_status treadle_session_profile(treadle_session *session, bool by_op, char **out, treadle_error *error);
+TREADLE_API treadle_status treadle_session_profile(treadle_session *session, bool by_op, char **out,
+                                                   treadle_error *error);
 
 /* What a file holds, without loading weights, as JSON (treadle_free):
  * {"file", "ir_version", "producer", "opsets": [{"domain", "version"}],

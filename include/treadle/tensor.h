@@ -16,32 +16,32 @@ extern "C" {
 #endif
 
 /* Element types; the numbers are ONNX's (TensorProto.DataType). X(NAME, number, text) */
-#define TREADLE_DTYPE_LIST(X)                                                                                         \
-    X(FLOAT, 1, "float32")                                                                                            \
-    X(UINT8, 2, "uint8")                                                                                              \
-    X(INT8, 3, "int8")                                                                                                \
-    X(UINT16, 4, "uint16")                                                                                            \
-    X(INT16, 5, "int16")                                                                                              \
-    X(INT32, 6, "int32")                                                                                              \
-    X(INT64, 7, "int64")                                                                                              \
-    X(STRING, 8, "string") /* a treadle_string each */                                                                \
-    X(BOOL, 9, "bool")                                                                                                \
-    X(FLOAT16, 10, "float16")                                                                                         \
-    X(DOUBLE, 11, "float64")                                                                                          \
-    X(UINT32, 12, "uint32")                                                                                           \
-    X(UINT64, 13, "uint64")                                                                                           \
-    X(COMPLEX64, 14, "complex64")                                                                                     \
-    X(COMPLEX128, 15, "complex128")                                                                                   \
-    X(BFLOAT16, 16, "bfloat16")                                                                                       \
-    X(FLOAT8E4M3FN, 17, "float8e4m3fn")                                                                               \
-    X(FLOAT8E4M3FNUZ, 18, "float8e4m3fnuz")                                                                           \
-    X(FLOAT8E5M2, 19, "float8e5m2")                                                                                   \
-    X(FLOAT8E5M2FNUZ, 20, "float8e5m2fnuz")                                                                           \
-    X(UINT4, 21, "uint4") /* two a byte, low nibble first */                                                          \
-    X(INT4, 22, "int4")                                                                                               \
-    X(FLOAT4E2M1, 23, "float4e2m1")                                                                                   \
-    X(FLOAT8E8M0, 24, "float8e8m0")                                                                                   \
-    X(UINT2, 25, "uint2") /* four a byte, lowest bits first */                                                        \
+#define TREADLE_DTYPE_LIST(X)                                                                                          \
+    X(FLOAT, 1, "float32")                                                                                             \
+    X(UINT8, 2, "uint8")                                                                                               \
+    X(INT8, 3, "int8")                                                                                                 \
+    X(UINT16, 4, "uint16")                                                                                             \
+    X(INT16, 5, "int16")                                                                                               \
+    X(INT32, 6, "int32")                                                                                               \
+    X(INT64, 7, "int64")                                                                                               \
+    X(STRING, 8, "string") /* a treadle_string each */                                                                 \
+    X(BOOL, 9, "bool")                                                                                                 \
+    X(FLOAT16, 10, "float16")                                                                                          \
+    X(DOUBLE, 11, "float64")                                                                                           \
+    X(UINT32, 12, "uint32")                                                                                            \
+    X(UINT64, 13, "uint64")                                                                                            \
+    X(COMPLEX64, 14, "complex64")                                                                                      \
+    X(COMPLEX128, 15, "complex128")                                                                                    \
+    X(BFLOAT16, 16, "bfloat16")                                                                                        \
+    X(FLOAT8E4M3FN, 17, "float8e4m3fn")                                                                                \
+    X(FLOAT8E4M3FNUZ, 18, "float8e4m3fnuz")                                                                            \
+    X(FLOAT8E5M2, 19, "float8e5m2")                                                                                    \
+    X(FLOAT8E5M2FNUZ, 20, "float8e5m2fnuz")                                                                            \
+    X(UINT4, 21, "uint4") /* two a byte, low nibble first */                                                           \
+    X(INT4, 22, "int4")                                                                                                \
+    X(FLOAT4E2M1, 23, "float4e2m1")                                                                                    \
+    X(FLOAT8E8M0, 24, "float8e8m0")                                                                                    \
+    X(UINT2, 25, "uint2") /* four a byte, lowest bits first */                                                         \
     X(INT2, 26, "int2")
 
 typedef enum treadle_dtype {
@@ -77,7 +77,7 @@ TREADLE_API double treadle_tensor_get(const treadle_tensor *tensor, int64_t inde
 TREADLE_API void treadle_free(void *memory);
 
 typedef enum treadle_value_kind {
-    TREADLE_VALUE_NONE,    /* an empty optional */
+    TREADLE_VALUE_NONE, /* an empty optional */
     TREADLE_VALUE_TENSOR,
     TREADLE_VALUE_SEQUENCE
 } treadle_value_kind;
@@ -98,7 +98,8 @@ TREADLE_API treadle_status treadle_value_item(const treadle_value *value, size_t
 
 /* .npy files, format 1.0 to 3.0 (numeric types and bool; bfloat16 and smaller are not part of that format). */
 TREADLE_API treadle_status treadle_value_read_npy(const char *path, treadle_value **out, treadle_error *error);
-TREADLE_API treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor, treadle_error *error);
+TREADLE_API treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor,
+                                                    treadle_error *error);
 
 /* A file of ONNX backend test data (input_0.pb ...): a TensorProto. `kind` is what the graph declares
  * (treadle_port.kind); TREADLE_UNSUPPORTED for kinds that this build cannot read. */

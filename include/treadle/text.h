@@ -25,22 +25,25 @@ TREADLE_API void treadle_text_close(treadle_text *text); /* not for those of tre
 
 /* Text to ids. add_special: the tokens that the tokenizer puts around a text (bos ...). Special tokens written in the text are
  * recognised. *out_ids: treadle_free. */
-TREADLE_API treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, size_t n_bytes, bool add_special,
-                                               int32_t **out_ids, size_t *out_n, treadle_error *error);
+TREADLE_API treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, size_t n_bytes,
+                                               bool add_special, int32_t **out_ids, size_t *out_n,
+                                               treadle_error *error);
 
 /* Ids to text. skip_special: special tokens are left out. *out_utf8 is NUL-terminated after *out_bytes: treadle_free. */
-TREADLE_API treadle_status treadle_text_decode(const treadle_text *text, const int32_t *ids, size_t n, bool skip_special,
-                                               char **out_utf8, size_t *out_bytes, treadle_error *error);
+TREADLE_API treadle_status treadle_text_decode(const treadle_text *text, const int32_t *ids, size_t n,
+                                               bool skip_special, char **out_utf8, size_t *out_bytes,
+                                               treadle_error *error);
 
 /* The token of an id as the vocabulary has it (treadle_free); TREADLE_NOT_FOUND: no such id. */
-TREADLE_API treadle_status treadle_text_token(const treadle_text *text, int32_t id, char **out_utf8, treadle_error *error);
+TREADLE_API treadle_status treadle_text_token(const treadle_text *text, int32_t id, char **out_utf8,
+                                              treadle_error *error);
 /* The id of a token, or -1. */
 TREADLE_API int32_t treadle_text_token_id(const treadle_text *text, const char *token);
 
 /* Ids one after the other to text that can be shown at once: a character is never split, the pieces joined are what
  * treadle_text_decode gives. One thread at a time. */
-TREADLE_API treadle_status treadle_detokenizer_new(const treadle_text *text, bool skip_special, treadle_detokenizer **out,
-                                                   treadle_error *error);
+TREADLE_API treadle_status treadle_detokenizer_new(const treadle_text *text, bool skip_special,
+                                                   treadle_detokenizer **out, treadle_error *error);
 TREADLE_API void treadle_detokenizer_free(treadle_detokenizer *detokenizer);
 /* *piece lives until the next call on this detokenizer; it may be empty. NUL-terminated. */
 TREADLE_API treadle_status treadle_detokenizer_push(treadle_detokenizer *detokenizer, int32_t id, const char **piece,

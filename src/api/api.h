@@ -6,9 +6,9 @@
 #include "treadle/treadle.h"
 
 /* TREADLE_INVALID_ARGUMENT naming the parameter unless it is there. */
-#define TD_NEED(pointer)                                                                                              \
-    do {                                                                                                              \
-        if (!(pointer)) return td_fail(error, TREADLE_INVALID_ARGUMENT, "%s is NULL", #pointer);                      \
+#define TD_NEED(pointer)                                                                                               \
+    do {                                                                                                               \
+        if (!(pointer)) return td_fail(error, TREADLE_INVALID_ARGUMENT, "%s is NULL", #pointer);                       \
     } while (0)
 
 /* Copies an options struct of the caller's size over the defaults in `out`. */
@@ -22,7 +22,7 @@ void td_api_view(const td_tensor *tensor, treadle_tensor *out);
 treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error);
 
 struct treadle_value {
-    int refs; /* atomic */
+    int refs;       /* atomic */
     td_value value; /* owns what it holds; tensors are dense */
 };
 /* Takes *value, also on failure. */

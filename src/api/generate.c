@@ -1,8 +1,7 @@
 /* api/generate.c - generators. */
 #include "api/api.h"
 
-void treadle_generate_options_init(treadle_generate_options *options)
-{
+void treadle_generate_options_init(treadle_generate_options *options) {
     *options = (treadle_generate_options){
         .struct_size = sizeof *options,
         .max_new_tokens = -1,
@@ -21,8 +20,7 @@ void treadle_generate_options_init(treadle_generate_options *options)
     };
 }
 
-const char *treadle_finish_text(treadle_finish finish)
-{
+const char *treadle_finish_text(treadle_finish finish) {
     switch (finish) {
     case TREADLE_FINISH_NONE: return "";
     case TREADLE_FINISH_EOS: return "eos";
@@ -34,21 +32,17 @@ const char *treadle_finish_text(treadle_finish finish)
     return "";
 }
 
-treadle_status treadle_generator_new(treadle_model *model, const treadle_generate_options *options, treadle_generator **out,
-                                     treadle_error *error)
-{
+treadle_status treadle_generator_new(treadle_model *model, const treadle_generate_options *options,
+                                     treadle_generator **out, treadle_error *error) {
     TD_NEED(model);
     TD_NEED(out);
     return td_request_new(model, options, out, error);
 }
 
-void treadle_generator_free(treadle_generator *generator)
-{
-    td_request_free(generator);
-}
+void treadle_generator_free(treadle_generator *generator) { td_request_free(generator); }
 
-treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows, treadle_error *error)
-{
+treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows,
+                                        treadle_error *error) {
     TD_NEED(generator);
     TD_NEED(rows);
     for (size_t r = 0; r < n_rows; r++)
@@ -56,84 +50,73 @@ treadle_status treadle_generator_append(treadle_generator *generator, const trea
     return td_request_append(generator, rows, n_rows, error);
 }
 
-treadle_status treadle_generator_rewind(treadle_generator *generator, size_t row, size_t length, treadle_error *error)
-{
+treadle_status treadle_generator_rewind(treadle_generator *generator, size_t row, size_t length, treadle_error *error) {
     TD_NEED(generator);
     return td_request_rewind(generator, row, length, error);
 }
 
-treadle_status treadle_generator_prefill(treadle_generator *generator, treadle_error *error)
-{
+treadle_status treadle_generator_prefill(treadle_generator *generator, treadle_error *error) {
     TD_NEED(generator);
     return td_generation_prefill(generator->generation, error);
 }
 
-treadle_status treadle_generator_run(treadle_generator *generator, int64_t max_new_tokens, treadle_token_fn *fn, void *ctx,
-                                     treadle_error *error)
-{
+treadle_status treadle_generator_run(treadle_generator *generator, int64_t max_new_tokens, treadle_token_fn *fn,
+                                     void *ctx, treadle_error *error) {
     TD_NEED(generator);
     return td_request_run(generator, max_new_tokens, fn, ctx, error);
 }
 
-void treadle_generator_cancel(treadle_generator *generator)
-{
+void treadle_generator_cancel(treadle_generator *generator) {
     if (generator) td_generation_cancel(generator->generation);
 }
 
-size_t treadle_generator_n_rows(const treadle_generator *generator)
-{
-    return generator->generation->n_rows;
-}
+size_t treadle_generator_n_rows(const treadle_generator *generator) { return generator->generation->n_rows; }
 
-treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row)
-{
+treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row) {
     const td_timeline *t = &generator->generation->timelines[row];
     return (treadle_ids){t->ids, (size_t)t->n};
 }
 
-treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row)
-{
+treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row) {
     const td_timeline *t = &generator->generation->timelines[row];
     return (treadle_ids){t->ids + t->first_new, (size_t)(t->n - t->first_new)};
 }
 
-treadle_string treadle_generator_text(const treadle_generator *generator, size_t row)
-{
+treadle_string treadle_generator_text(const treadle_generator *generator, size_t row) {
     return td_request_text((treadle_generator *)(uintptr_t)generator, row); /* made when first asked for */
 }
 
-treadle_finish treadle_generator_finish(const treadle_generator *generator, size_t row)
-{
+treadle_finish treadle_generator_finish(const treadle_generator *generator, size_t row) {
     return generator->generation->timelines[row].finish;
 }
 
-static treadle_status check_row(const treadle_generator *generator, size_t row, const void *out, treadle_error *error)
-{
+static treadle_status check_row(const treadle_generator *generator, size_t row, const void *out, treadle_error *error) {
     TD_NEED(generator);
     TD_NEED(out);
     if (row < generator->generation->n_rows) return TREADLE_OK;
-    return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a row below %zu, found %zu", generator->generation->n_rows, row);
+    return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a row below %zu, found %zu",
+                   generator->generation->n_rows, row);
 }
 
-static void float_view(const float *data, int64_t rows, int64_t vocab, treadle_tensor *out)
-{
+static void float_view(const float *data, int64_t rows, int64_t vocab, treadle_tensor *out) {
     *out = (treadle_tensor){.dtype = TREADLE_DTYPE_FLOAT, .rank = rows < 0 ? 1 : 2, .data = data};
     if (rows < 0) out->dims[0] = vocab;
     else out->dims[0] = rows, out->dims[1] = vocab;
 }
 
-treadle_status treadle_generator_last_logits(const treadle_generator *generator, size_t row, treadle_tensor *out, treadle_error *error)
-{
+treadle_status treadle_generator_last_logits(const treadle_generator *generator, size_t row, treadle_tensor *out,
+                                             treadle_error *error) {
     TD_TRY(check_row(generator, row, out, error));
     const td_generation *g = generator->generation;
     if (!g->rows[row].logits)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "row %zu has no logits: expected a prefill after its last token", row);
+        return td_fail(error, TREADLE_INVALID_ARGUMENT,
+                       "row %zu has no logits: expected a prefill after its last token", row);
     float_view(g->rows[row].logits, -1, g->exec->vocab, out);
     return TREADLE_OK;
 }
 
-treadle_status treadle_generator_step_logits(const treadle_generator *generator, size_t row, treadle_tensor *out, treadle_error *error)
-{
+treadle_status treadle_generator_step_logits(const treadle_generator *generator, size_t row, treadle_tensor *out,
+                                             treadle_error *error) {
     TD_TRY(check_row(generator, row, out, error));
     const td_generation *g = generator->generation;
     if (!g->options.keep_logits) return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected the option keep_logits");
@@ -142,8 +125,8 @@ treadle_status treadle_generator_step_logits(const treadle_generator *generator,
     return TREADLE_OK;
 }
 
-treadle_status treadle_generator_prompt_logits(const treadle_generator *generator, size_t row, treadle_tensor *out, treadle_error *error)
-{
+treadle_status treadle_generator_prompt_logits(const treadle_generator *generator, size_t row, treadle_tensor *out,
+                                               treadle_error *error) {
     TD_TRY(check_row(generator, row, out, error));
     const td_generation *g = generator->generation;
     if (!g->options.prompt_logits) return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected the option prompt_logits");
@@ -152,8 +135,7 @@ treadle_status treadle_generator_prompt_logits(const treadle_generator *generato
     return TREADLE_OK;
 }
 
-void treadle_generator_get_stats(const treadle_generator *generator, treadle_stats *out)
-{
+void treadle_generator_get_stats(const treadle_generator *generator, treadle_stats *out) {
     const td_generation *g = generator->generation;
     treadle_stats stats = {
         .struct_size = out->struct_size,
@@ -168,8 +150,7 @@ void treadle_generator_get_stats(const treadle_generator *generator, treadle_sta
     memcpy(out, &stats, TD_MIN(out->struct_size, sizeof stats));
 }
 
-int64_t treadle_generator_runs(const treadle_generator *generator, size_t index, const char **out_name)
-{
+int64_t treadle_generator_runs(const treadle_generator *generator, size_t index, const char **out_name) {
     const td_generation *g = generator->generation;
     const td_plan *plan = g->runtime->plan;
     if (index >= plan->n_sessions) return -1;
@@ -177,27 +158,30 @@ int64_t treadle_generator_runs(const treadle_generator *generator, size_t index,
     return g->exec ? g->exec->runs[index] : 0;
 }
 
-treadle_status treadle_generator_profile(const treadle_generator *generator, bool by_op, char **out, treadle_error *error)
-{
+treadle_status treadle_generator_profile(const treadle_generator *generator, bool by_op, char **out,
+                                         treadle_error *error) {
     TD_NEED(generator);
     TD_NEED(out);
     const td_generation *g = generator->generation;
     td_buf text = {0};
-    for (size_t i = 0; g->exec && i < g->exec->plan->n_sessions; i++) g->runtime->engine->profile(g->exec->ctx[i], by_op, &text);
+    for (size_t i = 0; g->exec && i < g->exec->plan->n_sessions; i++)
+        g->runtime->engine->profile(g->exec->ctx[i], by_op, &text);
     return td_api_take_text(&text, out, NULL, error);
 }
 
 treadle_status treadle_process_logits(const treadle_generate_options *options, const float *logits, size_t vocab,
-                                      const int32_t *sequence, size_t n_sequence, size_t prompt_length, float *probabilities,
-                                      int64_t *out_kept, treadle_error *error)
-{
+                                      const int32_t *sequence, size_t n_sequence, size_t prompt_length,
+                                      float *probabilities, int64_t *out_kept, treadle_error *error) {
     TD_NEED(logits);
     TD_NEED(probabilities);
     TD_NEED(out_kept);
     if (n_sequence) TD_NEED(sequence);
-    if (!vocab || vocab > INT32_MAX) return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a vocabulary of 1 to %d, found %zu", INT32_MAX, vocab);
+    if (!vocab || vocab > INT32_MAX)
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a vocabulary of 1 to %d, found %zu", INT32_MAX,
+                       vocab);
     if (prompt_length > n_sequence)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a prompt_length of at most %zu, found %zu", n_sequence, prompt_length);
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a prompt_length of at most %zu, found %zu",
+                       n_sequence, prompt_length);
     treadle_generate_options o;
     td_sample_params params;
     td_sampler sampler = {0};
@@ -207,7 +191,8 @@ treadle_status treadle_process_logits(const treadle_generate_options *options, c
     if (status == TREADLE_OK) status = td_request_params(&o, NULL, &arena, &params, error);
     if (status == TREADLE_OK) status = td_sampler_init(&sampler, vocab, error);
     if (status == TREADLE_OK)
-        status = td_sampler_distribution(&sampler, &params, logits, sequence, n_sequence, probabilities, out_kept, error);
+        status =
+            td_sampler_distribution(&sampler, &params, logits, sequence, n_sequence, probabilities, out_kept, error);
     td_sampler_free(&sampler);
     td_arena_free(&arena);
     return status;

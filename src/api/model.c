@@ -7,13 +7,12 @@ struct treadle_report {
     treadle_model *model; /* looked at, not opened: it owns the messages */
 };
 
-void treadle_model_options_init(treadle_model_options *options)
-{
+void treadle_model_options_init(treadle_model_options *options) {
     *options = (treadle_model_options){.struct_size = sizeof *options};
 }
 
-static treadle_status read_options(const treadle_model_options *options, treadle_model_options *out, treadle_error *error)
-{
+static treadle_status read_options(const treadle_model_options *options, treadle_model_options *out,
+                                   treadle_error *error) {
     treadle_model_options_init(out);
     TD_TRY(td_api_options(options, out, sizeof *out, "treadle_model_options_init", error));
     if (out->n_threads < 0 || out->n_threads > 1024)
@@ -24,8 +23,8 @@ static treadle_status read_options(const treadle_model_options *options, treadle
     return TREADLE_OK;
 }
 
-treadle_status treadle_model_open(const char *path, const treadle_model_options *options, treadle_model **out, treadle_error *error)
-{
+treadle_status treadle_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
+                                  treadle_error *error) {
     treadle_model_options o;
     TD_NEED(path);
     TD_NEED(out);
@@ -33,13 +32,9 @@ treadle_status treadle_model_open(const char *path, const treadle_model_options 
     return td_model_open(path, &o, out, error);
 }
 
-void treadle_model_close(treadle_model *model)
-{
-    td_model_close(model);
-}
+void treadle_model_close(treadle_model *model) { td_model_close(model); }
 
-void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
-{
+void treadle_model_get_info(const treadle_model *model, treadle_model_info *out) {
     const td_plan *plan = model->plan;
     const td_config *config = model->config;
     treadle_model_info info = {
@@ -62,13 +57,10 @@ void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
     memcpy(out, &info, TD_MIN(size, sizeof info));
 }
 
-const treadle_text *treadle_model_text(const treadle_model *model)
-{
-    return model->text;
-}
+const treadle_text *treadle_model_text(const treadle_model *model) { return model->text; }
 
-treadle_status treadle_model_check(const char *path, const treadle_model_options *options, treadle_report **out, treadle_error *error)
-{
+treadle_status treadle_model_check(const char *path, const treadle_model_options *options, treadle_report **out,
+                                   treadle_error *error) {
     treadle_model_options o;
     TD_NEED(path);
     TD_NEED(out);
@@ -84,25 +76,17 @@ treadle_status treadle_model_check(const char *path, const treadle_model_options
     return TREADLE_OK;
 }
 
-void treadle_report_free(treadle_report *report)
-{
+void treadle_report_free(treadle_report *report) {
     if (!report) return;
     td_model_close(report->model);
     td_free(report);
 }
 
-size_t treadle_report_count(const treadle_report *report)
-{
-    return report->model->messages.list.n;
-}
+size_t treadle_report_count(const treadle_report *report) { return report->model->messages.list.n; }
 
-size_t treadle_report_errors(const treadle_report *report)
-{
-    return report->model->messages.n_errors;
-}
+size_t treadle_report_errors(const treadle_report *report) { return report->model->messages.n_errors; }
 
-void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out)
-{
+void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out) {
     const td_message *m = &report->model->messages.list.items[index];
     *out = (treadle_message){
         .level = m->level,
@@ -114,8 +98,7 @@ void treadle_report_get(const treadle_report *report, size_t index, treadle_mess
     };
 }
 
-static void write_message(const treadle_message *m, td_json_writer *w)
-{
+static void write_message(const treadle_message *m, td_json_writer *w) {
     static const char *const levels[] = {"error", "warning", "note"};
     td_json_begin_object(w);
     td_json_key(w, "level");
@@ -133,8 +116,7 @@ static void write_message(const treadle_message *m, td_json_writer *w)
     td_json_end_object(w);
 }
 
-treadle_status treadle_report_json(const treadle_report *report, char **out_json, treadle_error *error)
-{
+treadle_status treadle_report_json(const treadle_report *report, char **out_json, treadle_error *error) {
     TD_NEED(report);
     TD_NEED(out_json);
     td_buf text = {0};
@@ -154,8 +136,8 @@ treadle_status treadle_report_json(const treadle_report *report, char **out_json
 }
 
 /* A folder with errors has nothing true to explain. */
-static treadle_status examine(const char *path, const treadle_model_options *options, treadle_model **out, treadle_error *error)
-{
+static treadle_status examine(const char *path, const treadle_model_options *options, treadle_model **out,
+                              treadle_error *error) {
     treadle_model_options o;
     TD_TRY(read_options(options, &o, error));
     TD_TRY(td_model_examine(path, &o, out, error));
@@ -166,8 +148,8 @@ static treadle_status examine(const char *path, const treadle_model_options *opt
     return status;
 }
 
-treadle_status treadle_model_explain(const char *path, const treadle_model_options *options, bool json, char **out, treadle_error *error)
-{
+treadle_status treadle_model_explain(const char *path, const treadle_model_options *options, bool json, char **out,
+                                     treadle_error *error) {
     treadle_model *model = NULL;
     td_buf text = {0};
     TD_NEED(path);
@@ -178,9 +160,8 @@ treadle_status treadle_model_explain(const char *path, const treadle_model_optio
     return td_api_take_text(&text, out, NULL, error);
 }
 
-treadle_status treadle_model_inspect(const char *path, const treadle_model_options *options, int64_t context_length, bool json,
-                                     char **out, treadle_error *error)
-{
+treadle_status treadle_model_inspect(const char *path, const treadle_model_options *options, int64_t context_length,
+                                     bool json, char **out, treadle_error *error) {
     treadle_model *model = NULL;
     td_buf text = {0};
     TD_NEED(path);

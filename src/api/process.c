@@ -12,15 +12,9 @@
 #define TREADLE_VERSION_TEXT "0.1.0"
 #endif
 
-const char *treadle_version(void)
-{
-    return TREADLE_VERSION_TEXT;
-}
+const char *treadle_version(void) { return TREADLE_VERSION_TEXT; }
 
-void treadle_free(void *memory)
-{
-    td_free(memory);
-}
+void treadle_free(void *memory) { td_free(memory); }
 
 /* The host's sink, behind one of the library's own type. Set before other threads use the library, like the log itself. */
 static struct {
@@ -28,49 +22,38 @@ static struct {
     void *ctx;
 } log_sink;
 
-static void forward_log(void *ctx, td_log_level level, const char *text)
-{
+static void forward_log(void *ctx, td_log_level level, const char *text) {
     (void)ctx;
     log_sink.fn(log_sink.ctx, (treadle_log_level)level, text);
 }
 
-void treadle_log_set(treadle_log_level max_level, treadle_log_fn *fn, void *ctx)
-{
+void treadle_log_set(treadle_log_level max_level, treadle_log_fn *fn, void *ctx) {
     log_sink.fn = fn;
     log_sink.ctx = ctx;
     td_log_set((td_log_level)max_level, fn ? forward_log : NULL, NULL);
 }
 
-treadle_status treadle_cpu_set_mask(const char *mask, treadle_error *error)
-{
+treadle_status treadle_cpu_set_mask(const char *mask, treadle_error *error) {
     TD_NEED(mask);
     return td_cpu_set_mask(mask, error);
 }
 
-const char *treadle_cpu_name(void)
-{
-    return td_cpu_name();
-}
+const char *treadle_cpu_name(void) { return td_cpu_name(); }
 
-int32_t treadle_cpu_count(void)
-{
-    return td_cpu_count();
-}
+int32_t treadle_cpu_count(void) { return td_cpu_count(); }
 
-treadle_status td_api_options(const void *options, void *out, size_t size, const char *init, treadle_error *error)
-{
+treadle_status td_api_options(const void *options, void *out, size_t size, const char *init, treadle_error *error) {
     size_t given;
     if (!options) return TREADLE_OK;
     memcpy(&given, options, sizeof given); /* struct_size is the first member of every options struct */
     if (given < sizeof given || given > size)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected options of %zu bytes at most, made by %s; found struct_size %zu", size,
-                       init, given);
+        return td_fail(error, TREADLE_INVALID_ARGUMENT,
+                       "expected options of %zu bytes at most, made by %s; found struct_size %zu", size, init, given);
     memcpy(out, options, given);
     return TREADLE_OK;
 }
 
-treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadle_error *error)
-{
+treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadle_error *error) {
     if (!buf->p && !buf->failed) td_buf_append(buf, "", 0);
     if (buf->failed || !buf->p) {
         size_t n = buf->n;
@@ -82,8 +65,7 @@ treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadl
     return TREADLE_OK;
 }
 
-const char *treadle_cpu_features(void)
-{
+const char *treadle_cpu_features(void) {
     static const char *const names[] = {
 #define TD_CPU_TEXT(name, bit, text) text,
         TD_CPU_LIST(TD_CPU_TEXT)

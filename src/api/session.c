@@ -8,45 +8,49 @@
 
 struct treadle_session {
     td_light *light;
-    td_arena arena;         /* names as C strings */
+    td_arena arena; /* names as C strings */
     treadle_port *inputs, *outputs;
     size_t n_inputs, n_outputs;
-    pthread_mutex_t lock;   /* guards idle */
-    td_light_ctx *idle;     /* a context that no run uses, also the latest one's profile; NULL: none */
+    pthread_mutex_t lock; /* guards idle */
+    td_light_ctx *idle;   /* a context that no run uses, also the latest one's profile; NULL: none */
 };
 
-void treadle_session_options_init(treadle_session_options *options)
-{
+void treadle_session_options_init(treadle_session_options *options) {
     *options = (treadle_session_options){.struct_size = sizeof *options};
 }
 
-static bool copy_port(td_arena *arena, const td_light_port *from, treadle_port *to)
-{
+static bool copy_port(td_arena *arena, const td_light_port *from, treadle_port *to) {
     *to = (treadle_port){.dtype = (treadle_dtype)from->dtype, .rank = from->shape.rank, .optional = from->optional};
     bool tensor = from->kind == TD_ONNX_TYPE_TENSOR || from->kind == TD_ONNX_TYPE_OPTIONAL;
-    to->kind = tensor ? TREADLE_VALUE_TENSOR : from->kind == TD_ONNX_TYPE_SEQUENCE ? TREADLE_VALUE_SEQUENCE : TREADLE_VALUE_NONE;
+    to->kind = tensor                                ? TREADLE_VALUE_TENSOR
+               : from->kind == TD_ONNX_TYPE_SEQUENCE ? TREADLE_VALUE_SEQUENCE
+                                                     : TREADLE_VALUE_NONE;
     to->name = td_arena_strndup(arena, from->name.p ? from->name.p : "", from->name.n);
     bool ok = to->name != NULL;
     for (int i = 0; i < TREADLE_MAX_RANK; i++) {
         to->dim_names[i] = "";
         if (i >= from->shape.rank) continue;
         to->dims[i] = from->shape.dims[i] < 0 ? -1 : from->shape.dims[i];
-        if (from->dim_names[i].n) to->dim_names[i] = td_arena_strndup(arena, from->dim_names[i].p, from->dim_names[i].n);
+        if (from->dim_names[i].n)
+            to->dim_names[i] = td_arena_strndup(arena, from->dim_names[i].p, from->dim_names[i].n);
         ok = ok && to->dim_names[i];
     }
     return ok;
 }
 
 treadle_status treadle_session_open(const char *path, const treadle_session_options *options, treadle_session **out,
-                                    treadle_error *error)
-{
+                                    treadle_error *error) {
     TD_NEED(path);
     TD_NEED(out);
     treadle_session_options o;
     treadle_session_options_init(&o);
     TD_TRY(td_api_options(options, &o, sizeof o, "treadle_session_options_init", error));
-    td_light_options light = {.n_threads = o.n_threads, .no_passes = o.no_passes, .skip_passes = o.skip_passes,
-                              .activations = (td_activations)o.activations, .pack_dir = o.pack_dir, .profile = o.profile};
+    td_light_options light = {.n_threads = o.n_threads,
+                              .no_passes = o.no_passes,
+                              .skip_passes = o.skip_passes,
+                              .activations = (td_activations)o.activations,
+                              .pack_dir = o.pack_dir,
+                              .profile = o.profile};
     treadle_session *s = td_alloc_zero(1, sizeof *s);
     if (!s) return td_fail_memory(error, "a session", sizeof *s);
     td_arena_init(&s->arena);
@@ -58,8 +62,10 @@ treadle_status treadle_session_open(const char *path, const treadle_session_opti
         s->inputs = TD_ARENA_ARRAY(&s->arena, treadle_port, s->n_inputs);
         s->outputs = TD_ARENA_ARRAY(&s->arena, treadle_port, s->n_outputs);
         bool ok = s->inputs && s->outputs;
-        for (size_t i = 0; ok && i < s->n_inputs; i++) ok = copy_port(&s->arena, td_light_input(s->light, i), &s->inputs[i]);
-        for (size_t i = 0; ok && i < s->n_outputs; i++) ok = copy_port(&s->arena, td_light_output(s->light, i), &s->outputs[i]);
+        for (size_t i = 0; ok && i < s->n_inputs; i++)
+            ok = copy_port(&s->arena, td_light_input(s->light, i), &s->inputs[i]);
+        for (size_t i = 0; ok && i < s->n_outputs; i++)
+            ok = copy_port(&s->arena, td_light_output(s->light, i), &s->outputs[i]);
         if (!ok) status = td_fail_memory(error, "a session", 0);
     } else {
         td_error_file(error, path);
@@ -72,8 +78,7 @@ treadle_status treadle_session_open(const char *path, const treadle_session_opti
     return TREADLE_OK;
 }
 
-void treadle_session_close(treadle_session *s)
-{
+void treadle_session_close(treadle_session *s) {
     if (!s) return;
     if (s->idle) td_light_ctx_free(s->idle);
     if (s->light) td_light_close(s->light);
@@ -82,28 +87,19 @@ void treadle_session_close(treadle_session *s)
     td_free(s);
 }
 
-size_t treadle_session_n_inputs(const treadle_session *session)
-{
-    return session->n_inputs;
-}
+size_t treadle_session_n_inputs(const treadle_session *session) { return session->n_inputs; }
 
-size_t treadle_session_n_outputs(const treadle_session *session)
-{
-    return session->n_outputs;
-}
+size_t treadle_session_n_outputs(const treadle_session *session) { return session->n_outputs; }
 
-void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out)
-{
+void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out) {
     *out = session->inputs[index];
 }
 
-void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out)
-{
+void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out) {
     *out = session->outputs[index];
 }
 
-static treadle_status take_context(treadle_session *s, td_light_ctx **out, treadle_error *error)
-{
+static treadle_status take_context(treadle_session *s, td_light_ctx **out, treadle_error *error) {
     pthread_mutex_lock(&s->lock);
     *out = s->idle;
     s->idle = NULL;
@@ -111,8 +107,7 @@ static treadle_status take_context(treadle_session *s, td_light_ctx **out, tread
     return *out ? TREADLE_OK : td_light_ctx_new(s->light, out, error);
 }
 
-static void give_back(treadle_session *s, td_light_ctx *ctx)
-{
+static void give_back(treadle_session *s, td_light_ctx *ctx) {
     pthread_mutex_lock(&s->lock);
     td_light_ctx *old = s->idle;
     s->idle = ctx;
@@ -120,8 +115,7 @@ static void give_back(treadle_session *s, td_light_ctx *ctx)
     if (old) td_light_ctx_free(old);
 }
 
-static treadle_status copy_outputs(const td_value *from, size_t n, treadle_value **to, treadle_error *error)
-{
+static treadle_status copy_outputs(const td_value *from, size_t n, treadle_value **to, treadle_error *error) {
     for (size_t i = 0; i < n; i++) {
         td_value own;
         treadle_status status = td_value_copy(&own, &from[i]) ? td_api_value_take(&own, &to[i], error)
@@ -134,8 +128,7 @@ static treadle_status copy_outputs(const td_value *from, size_t n, treadle_value
 }
 
 treadle_status treadle_session_run(treadle_session *s, const treadle_value *const *inputs, treadle_value **outputs,
-                                   treadle_error *error)
-{
+                                   treadle_error *error) {
     TD_NEED(s);
     if (s->n_inputs) TD_NEED(inputs);
     if (s->n_outputs) TD_NEED(outputs);
@@ -158,8 +151,7 @@ treadle_status treadle_session_run(treadle_session *s, const treadle_value *cons
     return status;
 }
 
-treadle_status treadle_session_profile(treadle_session *s, bool by_op, char **out, treadle_error *error)
-{
+treadle_status treadle_session_profile(treadle_session *s, bool by_op, char **out, treadle_error *error) {
     TD_NEED(s);
     TD_NEED(out);
     td_buf text = {0};
@@ -169,8 +161,7 @@ treadle_status treadle_session_profile(treadle_session *s, bool by_op, char **ou
     return td_api_take_text(&text, out, NULL, error);
 }
 
-treadle_status treadle_file_inspect(const char *path, char **out_json, treadle_error *error)
-{
+treadle_status treadle_file_inspect(const char *path, char **out_json, treadle_error *error) {
     TD_NEED(path);
     TD_NEED(out_json);
     td_signature *signature = NULL;
@@ -193,8 +184,7 @@ treadle_status treadle_file_inspect(const char *path, char **out_json, treadle_e
     return status;
 }
 
-treadle_status treadle_ops_list(char **out_json, treadle_error *error)
-{
+treadle_status treadle_ops_list(char **out_json, treadle_error *error) {
     TD_NEED(out_json);
     td_buf text = {0};
     td_json_writer w;

@@ -11,42 +11,37 @@ _Static_assert(sizeof(treadle_string) == sizeof(td_str), "string elements are sh
 
 enum { PB_MAX_BYTES = INT32_MAX };
 
-const char *treadle_dtype_name(treadle_dtype dtype)
-{
-    return td_dtype_name((td_dtype)dtype);
-}
+const char *treadle_dtype_name(treadle_dtype dtype) { return td_dtype_name((td_dtype)dtype); }
 
-int32_t treadle_dtype_bits(treadle_dtype dtype)
-{
-    return td_dtype_bits((td_dtype)dtype);
-}
+int32_t treadle_dtype_bits(treadle_dtype dtype) { return td_dtype_bits((td_dtype)dtype); }
 
-void td_api_view(const td_tensor *tensor, treadle_tensor *out)
-{
+void td_api_view(const td_tensor *tensor, treadle_tensor *out) {
     *out = (treadle_tensor){.dtype = (treadle_dtype)tensor->dtype, .rank = tensor->shape.rank, .data = tensor->data};
     for (int i = 0; i < tensor->shape.rank; i++) out->dims[i] = tensor->shape.dims[i];
 }
 
-treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error)
-{
+treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error) {
     td_shape shape = {.rank = view->rank};
     int64_t count = 1;
     if (view->rank < 0 || view->rank > TD_MAX_RANK)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a rank from 0 to %d, found %d", TD_MAX_RANK, view->rank);
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a rank from 0 to %d, found %d", TD_MAX_RANK,
+                       view->rank);
     for (int i = 0; i < view->rank; i++) {
         if (view->dims[i] < 0)
-            return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected dimensions of at least 0, found %lld", (long long)view->dims[i]);
+            return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected dimensions of at least 0, found %lld",
+                           (long long)view->dims[i]);
         shape.dims[i] = view->dims[i];
     }
     if (!td_shape_count(&shape, &count) || !td_dtype_bytes((td_dtype)view->dtype, count, bytes))
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a known element type and a size that memory can have, found type %d",
+        return td_fail(error, TREADLE_INVALID_ARGUMENT,
+                       "expected a known element type and a size that memory can have, found type %d",
                        (int)view->dtype);
     td_tensor_view(out, (td_dtype)view->dtype, &shape, (void *)(uintptr_t)view->data);
     return TREADLE_OK;
 }
 
-treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_count, size_t *out_bytes, treadle_error *error)
-{
+treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_count, size_t *out_bytes,
+                                   treadle_error *error) {
     td_tensor own;
     size_t bytes;
     TD_NEED(tensor);
@@ -56,13 +51,11 @@ treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_co
     return TREADLE_OK;
 }
 
-double treadle_tensor_get(const treadle_tensor *tensor, int64_t index)
-{
+double treadle_tensor_get(const treadle_tensor *tensor, int64_t index) {
     return td_load_f64((td_dtype)tensor->dtype, tensor->data, index);
 }
 
-treadle_status td_api_value_take(td_value *value, treadle_value **out, treadle_error *error)
-{
+treadle_status td_api_value_take(td_value *value, treadle_value **out, treadle_error *error) {
     treadle_value *v = td_alloc_zero(1, sizeof *v);
     if (!v) {
         td_value_release(value);
@@ -74,8 +67,7 @@ treadle_status td_api_value_take(td_value *value, treadle_value **out, treadle_e
     return TREADLE_OK;
 }
 
-treadle_status treadle_value_new(const treadle_tensor *tensor, treadle_value **out, treadle_error *error)
-{
+treadle_status treadle_value_new(const treadle_tensor *tensor, treadle_value **out, treadle_error *error) {
     size_t bytes;
     td_value borrowed = {.kind = TD_VALUE_TENSOR}, own;
     TD_NEED(tensor);
@@ -86,21 +78,18 @@ treadle_status treadle_value_new(const treadle_tensor *tensor, treadle_value **o
     return td_api_value_take(&own, out, error);
 }
 
-treadle_value *treadle_value_retain(treadle_value *value)
-{
+treadle_value *treadle_value_retain(treadle_value *value) {
     if (value) __atomic_add_fetch(&value->refs, 1, __ATOMIC_RELAXED);
     return value;
 }
 
-void treadle_value_release(treadle_value *value)
-{
+void treadle_value_release(treadle_value *value) {
     if (!value || __atomic_sub_fetch(&value->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
     td_value_release(&value->value);
     td_free(value);
 }
 
-treadle_value_kind treadle_value_get_kind(const treadle_value *value)
-{
+treadle_value_kind treadle_value_get_kind(const treadle_value *value) {
     switch (value ? value->value.kind : TD_VALUE_NONE) {
     case TD_VALUE_TENSOR: return TREADLE_VALUE_TENSOR;
     case TD_VALUE_SEQUENCE: return TREADLE_VALUE_SEQUENCE;
@@ -109,8 +98,7 @@ treadle_value_kind treadle_value_get_kind(const treadle_value *value)
     return TREADLE_VALUE_NONE;
 }
 
-treadle_status treadle_value_tensor(const treadle_value *value, treadle_tensor *out, treadle_error *error)
-{
+treadle_status treadle_value_tensor(const treadle_value *value, treadle_tensor *out, treadle_error *error) {
     TD_NEED(value);
     TD_NEED(out);
     if (value->value.kind != TD_VALUE_TENSOR) return td_fail(error, TREADLE_INVALID_ARGUMENT, "the value is no tensor");
@@ -118,23 +106,21 @@ treadle_status treadle_value_tensor(const treadle_value *value, treadle_tensor *
     return TREADLE_OK;
 }
 
-size_t treadle_value_count(const treadle_value *value)
-{
+size_t treadle_value_count(const treadle_value *value) {
     return value && value->value.kind == TD_VALUE_SEQUENCE ? value->value.sequence->n : 0;
 }
 
-treadle_status treadle_value_item(const treadle_value *value, size_t index, treadle_value **out, treadle_error *error)
-{
+treadle_status treadle_value_item(const treadle_value *value, size_t index, treadle_value **out, treadle_error *error) {
     td_value own;
     TD_NEED(out);
     if (index >= treadle_value_count(value))
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected an item below %zu, found %zu", treadle_value_count(value), index);
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected an item below %zu, found %zu",
+                       treadle_value_count(value), index);
     if (!td_value_copy(&own, &value->value.sequence->items[index])) return td_fail_memory(error, "a value", 0);
     return td_api_value_take(&own, out, error);
 }
 
-treadle_status treadle_value_read_npy(const char *path, treadle_value **out, treadle_error *error)
-{
+treadle_status treadle_value_read_npy(const char *path, treadle_value **out, treadle_error *error) {
     td_value value = {.kind = TD_VALUE_TENSOR};
     TD_NEED(path);
     TD_NEED(out);
@@ -142,8 +128,7 @@ treadle_status treadle_value_read_npy(const char *path, treadle_value **out, tre
     return td_api_value_take(&value, out, error);
 }
 
-treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor, treadle_error *error)
-{
+treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor, treadle_error *error) {
     td_tensor own;
     size_t bytes;
     TD_NEED(path);
@@ -152,8 +137,7 @@ treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *
     return td_npy_write(path, &own, error);
 }
 
-static treadle_status copy_onnx_tensor(const td_onnx_tensor *from, td_value *out, treadle_error *error)
-{
+static treadle_status copy_onnx_tensor(const td_onnx_tensor *from, td_value *out, treadle_error *error) {
     td_value borrowed = {.kind = TD_VALUE_TENSOR};
     td_shape shape = {.rank = from->rank};
     if (from->rank > TD_MAX_RANK)
@@ -163,8 +147,8 @@ static treadle_status copy_onnx_tensor(const td_onnx_tensor *from, td_value *out
     return td_value_copy(out, &borrowed) ? TREADLE_OK : td_fail_memory(error, "a tensor", from->data_bytes);
 }
 
-treadle_status treadle_value_read_pb(const char *path, treadle_value_kind kind, treadle_value **out, treadle_error *error)
-{
+treadle_status treadle_value_read_pb(const char *path, treadle_value_kind kind, treadle_value **out,
+                                     treadle_error *error) {
     TD_NEED(path);
     TD_NEED(out);
     if (kind != TREADLE_VALUE_TENSOR)

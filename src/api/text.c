@@ -10,8 +10,7 @@ struct treadle_detokenizer {
     bool ended; /* by finish: the next push starts afresh */
 };
 
-treadle_status treadle_text_open(const char *path, treadle_text **out, treadle_error *error)
-{
+treadle_status treadle_text_open(const char *path, treadle_text **out, treadle_error *error) {
     TD_NEED(path);
     TD_NEED(out);
     if (td_path_is_dir(path)) return td_text_part_open(path, out, error);
@@ -28,14 +27,10 @@ treadle_status treadle_text_open(const char *path, treadle_text **out, treadle_e
     return status;
 }
 
-void treadle_text_close(treadle_text *text)
-{
-    td_text_part_close(text);
-}
+void treadle_text_close(treadle_text *text) { td_text_part_close(text); }
 
-treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, size_t n_bytes, bool add_special, int32_t **out_ids,
-                                   size_t *out_n, treadle_error *error)
-{
+treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, size_t n_bytes, bool add_special,
+                                   int32_t **out_ids, size_t *out_n, treadle_error *error) {
     const td_tokenizer *tokenizer = NULL;
     td_ids ids = {0};
     TD_NEED(text);
@@ -43,7 +38,8 @@ treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, s
     TD_NEED(out_n);
     if (n_bytes) TD_NEED(utf8);
     TD_TRY(td_text_part_tokenizer(text, &tokenizer, error));
-    treadle_status status = td_tokenizer_encode(tokenizer, (td_str){utf8 ? utf8 : "", n_bytes}, add_special, true, &ids, error);
+    treadle_status status =
+        td_tokenizer_encode(tokenizer, (td_str){utf8 ? utf8 : "", n_bytes}, add_special, true, &ids, error);
     if (status == TREADLE_OK && !ids.items && !td_vec_reserve(&ids, 1)) status = td_fail_memory(error, "token ids", 0);
     if (status != TREADLE_OK) {
         td_vec_free(&ids);
@@ -54,9 +50,8 @@ treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, s
     return TREADLE_OK;
 }
 
-treadle_status treadle_text_decode(const treadle_text *text, const int32_t *ids, size_t n, bool skip_special, char **out_utf8,
-                                   size_t *out_bytes, treadle_error *error)
-{
+treadle_status treadle_text_decode(const treadle_text *text, const int32_t *ids, size_t n, bool skip_special,
+                                   char **out_utf8, size_t *out_bytes, treadle_error *error) {
     const td_tokenizer *tokenizer = NULL;
     td_buf out = {0};
     TD_NEED(text);
@@ -69,8 +64,7 @@ treadle_status treadle_text_decode(const treadle_text *text, const int32_t *ids,
     return status;
 }
 
-treadle_status treadle_text_token(const treadle_text *text, int32_t id, char **out_utf8, treadle_error *error)
-{
+treadle_status treadle_text_token(const treadle_text *text, int32_t id, char **out_utf8, treadle_error *error) {
     const td_tokenizer *tokenizer = NULL;
     td_buf out = {0};
     TD_NEED(text);
@@ -78,20 +72,20 @@ treadle_status treadle_text_token(const treadle_text *text, int32_t id, char **o
     TD_TRY(td_text_part_tokenizer(text, &tokenizer, error));
     td_str token = td_tokenizer_token(tokenizer, id);
     if (!token.p)
-        return td_fail(error, TREADLE_NOT_FOUND, "the vocabulary has no token %d (ids 0 to %d)", id, td_tokenizer_vocab_size(tokenizer) - 1);
+        return td_fail(error, TREADLE_NOT_FOUND, "the vocabulary has no token %d (ids 0 to %d)", id,
+                       td_tokenizer_vocab_size(tokenizer) - 1);
     td_buf_str(&out, token);
     return td_api_take_text(&out, out_utf8, NULL, error);
 }
 
-int32_t treadle_text_token_id(const treadle_text *text, const char *token)
-{
+int32_t treadle_text_token_id(const treadle_text *text, const char *token) {
     const td_tokenizer *tokenizer = NULL;
     if (!text || !token || td_text_part_tokenizer(text, &tokenizer, NULL) != TREADLE_OK) return -1;
     return td_tokenizer_id(tokenizer, td_str_from(token));
 }
 
-treadle_status treadle_detokenizer_new(const treadle_text *text, bool skip_special, treadle_detokenizer **out, treadle_error *error)
-{
+treadle_status treadle_detokenizer_new(const treadle_text *text, bool skip_special, treadle_detokenizer **out,
+                                       treadle_error *error) {
     const td_tokenizer *tokenizer = NULL;
     TD_NEED(text);
     TD_NEED(out);
@@ -107,8 +101,7 @@ treadle_status treadle_detokenizer_new(const treadle_text *text, bool skip_speci
     return TREADLE_OK;
 }
 
-void treadle_detokenizer_free(treadle_detokenizer *d)
-{
+void treadle_detokenizer_free(treadle_detokenizer *d) {
     if (!d) return;
     td_detok_free(d->detok);
     td_buf_free(&d->piece);
@@ -116,8 +109,7 @@ void treadle_detokenizer_free(treadle_detokenizer *d)
 }
 
 static treadle_status give_piece(treadle_detokenizer *d, treadle_status status, const char **piece, size_t *piece_bytes,
-                                 treadle_error *error)
-{
+                                 treadle_error *error) {
     if (status == TREADLE_OK && d->piece.failed) status = td_fail_memory(error, "a piece of text", 0);
     if (status != TREADLE_OK) return status;
     *piece = d->piece.p ? d->piece.p : "";
@@ -125,8 +117,8 @@ static treadle_status give_piece(treadle_detokenizer *d, treadle_status status, 
     return TREADLE_OK;
 }
 
-treadle_status treadle_detokenizer_push(treadle_detokenizer *d, int32_t id, const char **piece, size_t *piece_bytes, treadle_error *error)
-{
+treadle_status treadle_detokenizer_push(treadle_detokenizer *d, int32_t id, const char **piece, size_t *piece_bytes,
+                                        treadle_error *error) {
     TD_NEED(d);
     TD_NEED(piece);
     if (d->ended) td_detok_reset(d->detok);
@@ -135,8 +127,8 @@ treadle_status treadle_detokenizer_push(treadle_detokenizer *d, int32_t id, cons
     return give_piece(d, td_detok_push(d->detok, id, &d->piece, error), piece, piece_bytes, error);
 }
 
-treadle_status treadle_detokenizer_finish(treadle_detokenizer *d, const char **piece, size_t *piece_bytes, treadle_error *error)
-{
+treadle_status treadle_detokenizer_finish(treadle_detokenizer *d, const char **piece, size_t *piece_bytes,
+                                          treadle_error *error) {
     TD_NEED(d);
     TD_NEED(piece);
     td_buf_clear(&d->piece);
@@ -145,14 +137,13 @@ treadle_status treadle_detokenizer_finish(treadle_detokenizer *d, const char **p
     return give_piece(d, status, piece, piece_bytes, error);
 }
 
-void treadle_chat_options_init(treadle_chat_options *options)
-{
+void treadle_chat_options_init(treadle_chat_options *options) {
     *options = (treadle_chat_options){.struct_size = sizeof *options, .add_generation_prompt = true};
 }
 
-treadle_status treadle_text_render_chat(const treadle_text *text, const char *messages_json, const treadle_chat_options *options,
-                                        char **out_utf8, size_t *out_bytes, treadle_error *error)
-{
+treadle_status treadle_text_render_chat(const treadle_text *text, const char *messages_json,
+                                        const treadle_chat_options *options, char **out_utf8, size_t *out_bytes,
+                                        treadle_error *error) {
     TD_NEED(text);
     TD_NEED(messages_json);
     TD_NEED(out_utf8);

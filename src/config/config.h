@@ -19,9 +19,9 @@ typedef struct td_rename { /* one row of io: role or wire name to graph name */
 
 typedef struct td_config_session {
     td_str name;
-    const char *path;    /* the graph, ready to open; NULL: it has an error */
+    const char *path; /* the graph, ready to open; NULL: it has an error */
     td_engine_kind engine;
-    td_str provider;     /* empty: CPU */
+    td_str provider; /* empty: CPU */
     const td_rename *inputs, *outputs;
     size_t n_inputs, n_outputs;
     const td_str *optional; /* inputs that get zero rows when nothing feeds them */
@@ -73,15 +73,15 @@ typedef struct td_config {
 
     td_kv_format kv_format;
     td_str past_key, past_value, present_key, present_value, past, present; /* patterns; empty: found by name */
-    int64_t window_size; /* 0: none */
+    int64_t window_size;                                                    /* 0: none */
     bool slide_inputs;
     td_position position;
     td_str position_input;
     const td_json *state_json; /* may be NULL */
 
-    bool has_eos;       /* something says what ends a text, maybe nothing */
+    bool has_eos; /* something says what ends a text, maybe nothing */
     td_token_list eos;
-    int32_t bos, pad;   /* -1: none */
+    int32_t bos, pad; /* -1: none */
     td_token_list decoder_start;
 
     int64_t max_length, max_new_tokens, min_length, context_length, prefill_chunk; /* -1: not said */
@@ -99,8 +99,8 @@ typedef struct td_config_options {
 
 /* Reads the config of a model folder, or of one .onnx file. Problems go to messages (whose arena must outlive their use); the
  * status is not OK only if nothing could be read: no such folder, out of memory. options NULL: defaults. */
-treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages, td_config **out,
-                              treadle_error *err);
+treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages,
+                              td_config **out, treadle_error *err);
 void td_config_free(td_config *config);
 
 /* The same from text, for a folder that holds the graphs; label and path as messages show them. */

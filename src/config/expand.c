@@ -12,13 +12,13 @@ enum { SIDE_FILE_MAX_BYTES = 256 << 20 };
 /* --- settings */
 
 static bool put_at_pointer(td_config *c, const treadle_setting *setting, const td_source *source, td_json *value,
-                           td_messages *messages)
-{
+                           td_messages *messages) {
     td_json *at = c->root;
     td_str rest = td_str_from(setting->pointer);
     td_place place = {.pointer = setting->pointer};
     if (rest.n < 2 || rest.p[0] != '/') {
-        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected a JSON pointer like /generation/max_length in a setting, found \"%s\"",
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place,
+                        "expected a JSON pointer like /generation/max_length in a setting, found \"%s\"",
                         setting->pointer);
         return true;
     }
@@ -28,8 +28,9 @@ static bool put_at_pointer(td_config *c, const treadle_setting *setting, const t
         td_str key = {rest.p, slash ? (size_t)(slash - rest.p) : rest.n};
         td_json *next = at->kind == TD_JSON_OBJECT ? td_json_get_str(at, key) : NULL;
         if (at->kind != TD_JSON_OBJECT) {
-            td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected an object above \"%.*s\" in a setting, found %s",
-                            TD_STR_ARGS(key), td_json_kind_name(at->kind));
+            td_messages_add(messages, TREADLE_MESSAGE_ERROR, place,
+                            "expected an object above \"%.*s\" in a setting, found %s", TD_STR_ARGS(key),
+                            td_json_kind_name(at->kind));
             return true;
         }
         if (!slash && value->kind == TD_JSON_NULL) td_tree_remove(at, key);
@@ -43,8 +44,7 @@ static bool put_at_pointer(td_config *c, const treadle_setting *setting, const t
     }
 }
 
-bool td_config_apply_settings(td_config *c, const td_config_options *options, td_messages *messages)
-{
+bool td_config_apply_settings(td_config *c, const td_config_options *options, td_messages *messages) {
     for (size_t i = 0; options && i < options->n_settings; i++) {
         const treadle_setting *setting = &options->settings[i];
         char *text = td_arena_strdup(&c->arena, setting->value);
@@ -55,8 +55,8 @@ bool td_config_apply_settings(td_config *c, const td_config_options *options, td
         treadle_status status = td_json_parse(source->text, NULL, &c->arena, &parsed, &problem);
         if (status == TREADLE_OUT_OF_MEMORY) return false;
         if (status != TREADLE_OK) {
-            td_messages_add(messages, TREADLE_MESSAGE_ERROR, (td_place){.pointer = setting->pointer}, "setting is no JSON value: %s",
-                            problem.message);
+            td_messages_add(messages, TREADLE_MESSAGE_ERROR, (td_place){.pointer = setting->pointer},
+                            "setting is no JSON value: %s", problem.message);
             continue;
         }
         td_json *value = td_tree_copy(&c->arena, parsed, source);
@@ -67,8 +67,7 @@ bool td_config_apply_settings(td_config *c, const td_config_options *options, td
 
 /* --- presets */
 
-bool td_config_apply_preset(td_config *c, td_messages *messages)
-{
+bool td_config_apply_preset(td_config *c, td_messages *messages) {
     (void)messages; /* an unknown preset was reported with the other unknown words */
     td_json *pipeline = td_json_get(c->root, "pipeline");
     td_str name = td_json_string_or(pipeline, "extends", "");
@@ -88,8 +87,8 @@ bool td_config_apply_preset(td_config *c, td_messages *messages)
 /* --- files of Hugging Face */
 
 /* A JSON file of others beside the config: NULL in *out if it is not there or not readable (a warning). */
-static bool read_side_file(td_config *c, const char *name, td_messages *messages, td_json **out, const td_source **source)
-{
+static bool read_side_file(td_config *c, const char *name, td_messages *messages, td_json **out,
+                           const td_source **source) {
     *out = NULL;
     char *path = td_path_join(&c->arena, c->dir, name), *bytes = NULL;
     size_t n = 0;
@@ -142,8 +141,7 @@ static const struct {
 };
 
 /* The object ours.group[.subgroup]; NULL with *out_ok true where the config has something else there. */
-static td_json *group_of(td_config *c, const char *group, const char *subgroup, const td_source *source, bool *ok)
-{
+static td_json *group_of(td_config *c, const char *group, const char *subgroup, const td_source *source, bool *ok) {
     const char *path[] = {group, subgroup, NULL};
     td_json *at = c->root;
     *ok = true;
@@ -160,8 +158,7 @@ static td_json *group_of(td_config *c, const char *group, const char *subgroup, 
     return at;
 }
 
-bool td_config_apply_generation_file(td_config *c, td_messages *messages)
-{
+bool td_config_apply_generation_file(td_config *c, td_messages *messages) {
     td_json *file = NULL;
     const td_source *source = NULL;
     if (!read_side_file(c, "generation_config.json", messages, &file, &source)) return false;
@@ -185,8 +182,7 @@ bool td_config_apply_generation_file(td_config *c, td_messages *messages)
 }
 
 /* The id of a token's text: an added token, else an entry of the vocabulary. -1: none. */
-static int64_t find_token(const td_json *tokenizer, td_str content)
-{
+static int64_t find_token(const td_json *tokenizer, td_str content) {
     const td_json *added = td_json_get(tokenizer, "added_tokens");
     for (const td_json *t = added ? added->first : NULL; t; t = t->next)
         if (td_str_equal(td_json_string_or(t, "content", ""), content)) return td_json_int_or(t, "id", -1);
@@ -195,8 +191,7 @@ static int64_t find_token(const td_json *tokenizer, td_str content)
     return entry && entry->kind == TD_JSON_INT ? entry->as_int : -1;
 }
 
-bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages)
-{
+bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages) {
     static const struct {
         const char *theirs, *ours;
     } rows[] = {{"eos_token", "eos"}, {"bos_token", "bos"}, {"pad_token", "pad"}};

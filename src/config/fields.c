@@ -5,19 +5,30 @@
 
 #define ID_MAX 2147483647.0
 #define COUNT_MAX 9007199254740992.0
-#define END {.key = NULL}
-#define INT_FIELD(name, low, high) {.key = name, .kind = TD_FIELD_INT, .min = low, .max = high}
-#define INTS_FIELD(name, low, high) {.key = name, .kind = TD_FIELD_INT, .min = low, .max = high, .flags = TD_FIELD_LIST}
+#define END                                                                                                            \
+    { .key = NULL }
+#define INT_FIELD(name, low, high)                                                                                     \
+    { .key = name, .kind = TD_FIELD_INT, .min = low, .max = high }
+#define INTS_FIELD(name, low, high)                                                                                    \
+    { .key = name, .kind = TD_FIELD_INT, .min = low, .max = high, .flags = TD_FIELD_LIST }
 #define ID_FIELD(name) INT_FIELD(name, 0, ID_MAX)
 #define IDS_FIELD(name) INTS_FIELD(name, 0, ID_MAX)
-#define NUMBER_FIELD(name, low, high) {.key = name, .kind = TD_FIELD_NUMBER, .min = low, .max = high}
-#define POSITIVE_FIELD(name) {.key = name, .kind = TD_FIELD_NUMBER, .min = 0, .max = 1e30, .flags = TD_FIELD_OPEN}
-#define BOOL_FIELD(name) {.key = name, .kind = TD_FIELD_BOOL}
-#define STRING_FIELD(name) {.key = name, .kind = TD_FIELD_STRING}
-#define STRINGS_FIELD(name) {.key = name, .kind = TD_FIELD_STRING, .flags = TD_FIELD_LIST}
-#define ANY_FIELD(name) {.key = name, .kind = TD_FIELD_ANY}
-#define OBJECT_FIELD(name, table) {.key = name, .kind = TD_FIELD_OBJECT, .members = table}
-#define WORD_FIELD(name, table, text) {.key = name, .kind = TD_FIELD_WORD, .words = table, .unknown = text}
+#define NUMBER_FIELD(name, low, high)                                                                                  \
+    { .key = name, .kind = TD_FIELD_NUMBER, .min = low, .max = high }
+#define POSITIVE_FIELD(name)                                                                                           \
+    { .key = name, .kind = TD_FIELD_NUMBER, .min = 0, .max = 1e30, .flags = TD_FIELD_OPEN }
+#define BOOL_FIELD(name)                                                                                               \
+    { .key = name, .kind = TD_FIELD_BOOL }
+#define STRING_FIELD(name)                                                                                             \
+    { .key = name, .kind = TD_FIELD_STRING }
+#define STRINGS_FIELD(name)                                                                                            \
+    { .key = name, .kind = TD_FIELD_STRING, .flags = TD_FIELD_LIST }
+#define ANY_FIELD(name)                                                                                                \
+    { .key = name, .kind = TD_FIELD_ANY }
+#define OBJECT_FIELD(name, table)                                                                                      \
+    { .key = name, .kind = TD_FIELD_OBJECT, .members = table }
+#define WORD_FIELD(name, table, text)                                                                                  \
+    { .key = name, .kind = TD_FIELD_WORD, .words = table, .unknown = text }
 
 static const td_field string_value[] = {STRING_FIELD(""), END};
 
@@ -108,7 +119,11 @@ static const td_field position_fields[] = {
 static const td_field state_fields[] = {
     OBJECT_FIELD("kv_cache", kv_fields),
     OBJECT_FIELD("cross_cache", cross_fields),
-    {.key = "recurrent", .kind = TD_FIELD_OBJECT, .flags = TD_FIELD_LIST, .members = recurrent_fields, .what = "state pairs"},
+    {.key = "recurrent",
+     .kind = TD_FIELD_OBJECT,
+     .flags = TD_FIELD_LIST,
+     .members = recurrent_fields,
+     .what = "state pairs"},
     OBJECT_FIELD("position_ids", position_fields),
     END,
 };
@@ -152,7 +167,12 @@ static const td_field preprocessing_fields[] = {
 static const td_field pipeline_fields[] = {
     WORD_FIELD("extends", td_preset_words, "Unknown pipeline preset \"%.*s\". Built-in presets: "),
     {.key = "sessions", .kind = TD_FIELD_MAP, .members = session_value},
-    {.key = "flow", .kind = TD_FIELD_OBJECT, .flags = TD_FIELD_LIST, .members = step_fields, .what = "steps", .max_items = 10},
+    {.key = "flow",
+     .kind = TD_FIELD_OBJECT,
+     .flags = TD_FIELD_LIST,
+     .members = step_fields,
+     .what = "steps",
+     .max_items = 10},
     {.key = "dataflow", .kind = TD_FIELD_OBJECT, .flags = TD_FIELD_LIST, .members = wire_fields, .what = "wires"},
     OBJECT_FIELD("state", state_fields),
     OBJECT_FIELD("pooling", pooling_fields),

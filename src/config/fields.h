@@ -17,11 +17,11 @@ typedef enum td_field_kind {
 } td_field_kind;
 
 enum {
-    TD_FIELD_LIST = 1 << 0,     /* an array of these; one alone is a list of one */
+    TD_FIELD_LIST = 1 << 0, /* an array of these; one alone is a list of one */
     TD_FIELD_REQUIRED = 1 << 1,
     TD_FIELD_OR_STRING = 1 << 2, /* also a string in place of the number (reference), or of the bool ("never") */
     TD_FIELD_OR_OBJECT = 1 << 3, /* an object in place of the word or string: not looked into */
-    TD_FIELD_OPEN = 1 << 4,     /* min itself is not allowed */
+    TD_FIELD_OPEN = 1 << 4,      /* min itself is not allowed */
 };
 
 typedef struct td_field td_field;

@@ -5,14 +5,12 @@
 
 enum { MAX_ITEMS = 4096, MAX_KEYS = 64 };
 
-static const char *kind_text(td_json_kind kind)
-{
+static const char *kind_text(td_json_kind kind) {
     return kind == TD_JSON_DOUBLE ? "a number" : td_json_kind_name(kind);
 }
 
 /* "an integer", "a string", ... as the table wants it. */
-static const char *wanted_text(const td_field *field)
-{
+static const char *wanted_text(const td_field *field) {
     switch (field->kind) {
     case TD_FIELD_INT: return "an integer";
     case TD_FIELD_NUMBER: return "a number";
@@ -26,23 +24,24 @@ static const char *wanted_text(const td_field *field)
     return "a value";
 }
 
-static void wrong_kind(const td_json *value, const td_field *field, td_messages *m)
-{
+static void wrong_kind(const td_json *value, const td_field *field, td_messages *m) {
     td_place place = td_tree_place(m->arena, value, false);
     if (field->flags & TD_FIELD_LIST && value->parent && value->parent->kind != TD_JSON_ARRAY) {
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected an array%s%s or %s, found %s", field->what ? " of " : "",
-                        field->what ? field->what : "", wanted_text(field), kind_text(value->kind));
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected an array%s%s or %s, found %s",
+                        field->what ? " of " : "", field->what ? field->what : "", wanted_text(field),
+                        kind_text(value->kind));
         return;
     }
-    td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s, found %s", wanted_text(field), kind_text(value->kind));
+    td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s, found %s", wanted_text(field),
+                    kind_text(value->kind));
 }
 
-static void check_range(const td_json *value, const td_field *field, td_messages *m)
-{
+static void check_range(const td_json *value, const td_field *field, td_messages *m) {
     double v = value->as_double;
     bool integer = field->kind == TD_FIELD_INT;
     if (integer && value->kind == TD_JSON_DOUBLE) {
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false), "expected an integer, found %.15g", v);
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false),
+                        "expected an integer, found %.15g", v);
         return;
     }
     bool low = field->flags & TD_FIELD_OPEN ? v <= field->min : v < field->min;
@@ -54,12 +53,11 @@ static void check_range(const td_json *value, const td_field *field, td_messages
     else if (field->min >= field->max)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %.15g, found %.15g", field->min, v);
     else
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s from %.15g to %.15g, found %.15g", what, field->min,
-                        field->max, v);
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s from %.15g to %.15g, found %.15g", what,
+                        field->min, field->max, v);
 }
 
-static void check_word(const td_json *value, const td_field *field, td_messages *m)
-{
+static void check_word(const td_json *value, const td_field *field, td_messages *m) {
     if (td_words_find(field->words, value->string) >= 0) return;
     td_buf text = {0};
     td_str word = {value->string.p, TD_MIN(value->string.n, (size_t)200)};
@@ -75,8 +73,7 @@ static void check_word(const td_json *value, const td_field *field, td_messages 
     td_buf_free(&text);
 }
 
-static void check_one(const td_json *value, const td_field *field, bool strict, td_messages *m)
-{
+static void check_one(const td_json *value, const td_field *field, bool strict, td_messages *m) {
     bool number = value->kind == TD_JSON_INT || value->kind == TD_JSON_DOUBLE;
     if (field->flags & TD_FIELD_OR_STRING && value->kind == TD_JSON_STRING) return;
     if (field->flags & TD_FIELD_OR_OBJECT && value->kind == TD_JSON_OBJECT) return;
@@ -106,28 +103,27 @@ static void check_one(const td_json *value, const td_field *field, bool strict, 
             wrong_kind(value, field, m);
             return;
         }
-        for (const td_json *item = value->first; item; item = item->next) check_one(item, &field->members[0], strict, m);
+        for (const td_json *item = value->first; item; item = item->next)
+            check_one(item, &field->members[0], strict, m);
         return;
     }
 }
 
-static void check_field(const td_json *value, const td_field *field, bool strict, td_messages *m)
-{
+static void check_field(const td_json *value, const td_field *field, bool strict, td_messages *m) {
     if (!(field->flags & TD_FIELD_LIST) || value->kind != TD_JSON_ARRAY) {
         check_one(value, field, strict, m);
         return;
     }
     size_t most = field->max_items ? field->max_items : MAX_ITEMS;
     if (value->n > most) {
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false), "expected at most %zu %s, found %u", most,
-                        field->what ? field->what : "items", value->n);
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false),
+                        "expected at most %zu %s, found %u", most, field->what ? field->what : "items", value->n);
         return;
     }
     for (const td_json *item = value->first; item; item = item->next) check_one(item, field, strict, m);
 }
 
-static void unknown_key(const td_json *member, const td_field *members, bool strict, td_messages *m)
-{
+static void unknown_key(const td_json *member, const td_field *members, bool strict, td_messages *m) {
     const char *keys[MAX_KEYS + 1] = {0};
     size_t n = 0;
     for (; members[n].key && n < MAX_KEYS; n++) keys[n] = members[n].key;
@@ -138,8 +134,7 @@ static void unknown_key(const td_json *member, const td_field *members, bool str
                     td_did_you_mean(m->arena, key, keys, n));
 }
 
-void td_fields_check(const td_json *value, const td_field *members, bool strict, td_messages *m)
-{
+void td_fields_check(const td_json *value, const td_field *members, bool strict, td_messages *m) {
     if (value->kind != TD_JSON_OBJECT) {
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false), "expected an object, found %s",
                         kind_text(value->kind));
@@ -153,19 +148,17 @@ void td_fields_check(const td_json *value, const td_field *members, bool strict,
     }
     for (const td_field *field = members; field->key; field++) {
         if (!(field->flags & TD_FIELD_REQUIRED) || td_json_get(value, field->key)) continue;
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false), "expected a member \"%s\" (%s), found none",
-                        field->key, wanted_text(field));
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false),
+                        "expected a member \"%s\" (%s), found none", field->key, wanted_text(field));
     }
 }
 
-static const td_field *find_field(const td_field *members, const char *key)
-{
+static const td_field *find_field(const td_field *members, const char *key) {
     while (members->key && strcmp(members->key, key) != 0) members++;
     return members->key ? members : NULL;
 }
 
-bool td_fields_fit(const td_json *value, const char *group, const char *subgroup, const char *key)
-{
+bool td_fields_fit(const td_json *value, const char *group, const char *subgroup, const char *key) {
     const td_field *field = find_field(td_config_fields, group);
     if (field && subgroup) field = find_field(field->members, subgroup);
     if (field) field = find_field(field->members, key);

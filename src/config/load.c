@@ -7,8 +7,7 @@
 
 enum { CONFIG_MAX_BYTES = 64 << 20 };
 
-const td_source *td_config_source(td_config *c, const char *label, const char *path, td_str text)
-{
+const td_source *td_config_source(td_config *c, const char *label, const char *path, td_str text) {
     td_source *source = TD_ARENA_NEW(&c->arena, td_source);
     if (!source) return NULL;
     source->label = td_arena_strdup(&c->arena, label);
@@ -17,16 +16,14 @@ const td_source *td_config_source(td_config *c, const char *label, const char *p
     return source->label && (!path || source->path) ? source : NULL;
 }
 
-void td_config_free(td_config *config)
-{
+void td_config_free(td_config *config) {
     if (!config) return;
     td_arena_free(&config->arena);
     td_free(config);
 }
 
 /* The version decides what the rest means, so it is looked at before anything else. false: stop here. */
-static bool check_version(const td_json *root, td_messages *messages)
-{
+static bool check_version(const td_json *root, td_messages *messages) {
     const td_json *version = td_json_get(root, "version");
     if (!version) {
         td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, root, false),
@@ -44,15 +41,11 @@ static bool check_version(const td_json *root, td_messages *messages)
     return false;
 }
 
-static treadle_status no_memory(treadle_error *err)
-{
-    return td_fail_memory(err, "a config", 0);
-}
+static treadle_status no_memory(treadle_error *err) { return td_fail_memory(err, "a config", 0); }
 
 /* Parses text into c->root. A text that is no config leaves an empty root and a message; *usable says which. */
 static treadle_status parse_text(td_config *c, td_str text, const char *path, td_messages *messages, bool *usable,
-                                 treadle_error *err)
-{
+                                 treadle_error *err) {
     *usable = false;
     td_json *parsed = NULL;
     treadle_error problem = {0};
@@ -76,8 +69,7 @@ static treadle_status parse_text(td_config *c, td_str text, const char *path, td
     return TREADLE_OK;
 }
 
-static treadle_status new_config(const char *dir, td_config **out, treadle_error *err)
-{
+static treadle_status new_config(const char *dir, td_config **out, treadle_error *err) {
     td_config *c = td_alloc_zero(1, sizeof *c);
     if (!c) return no_memory(err);
     td_arena_init(&c->arena);
@@ -93,9 +85,8 @@ static treadle_status new_config(const char *dir, td_config **out, treadle_error
 }
 
 /* Everything after the text is in the tree. */
-static treadle_status finish(td_config *c, const td_config_options *options, const char *only_file, td_messages *messages,
-                             treadle_error *err)
-{
+static treadle_status finish(td_config *c, const td_config_options *options, const char *only_file,
+                             td_messages *messages, treadle_error *err) {
     bool ok = td_config_apply_settings(c, options, messages);
     if (ok) td_fields_check(c->root, td_config_fields, options && options->strict, messages);
     ok = ok && td_config_apply_preset(c, messages) && td_config_apply_generation_file(c, messages) &&
@@ -105,8 +96,7 @@ static treadle_status finish(td_config *c, const td_config_options *options, con
 }
 
 treadle_status td_config_parse(td_str text, const char *path, const char *dir, const td_config_options *options,
-                               td_messages *messages, td_config **out, treadle_error *err)
-{
+                               td_messages *messages, td_config **out, treadle_error *err) {
     td_config *c = NULL;
     TD_TRY(new_config(dir, &c, err));
     char *copy = td_arena_strndup(&c->arena, text.p ? text.p : "", text.n);
@@ -123,8 +113,8 @@ treadle_status td_config_parse(td_str text, const char *path, const char *dir, c
     return TREADLE_OK;
 }
 
-static treadle_status load_from_file(td_config *c, const td_config_options *options, td_messages *messages, treadle_error *err)
-{
+static treadle_status load_from_file(td_config *c, const td_config_options *options, td_messages *messages,
+                                     treadle_error *err) {
     char *bytes = NULL;
     size_t n = 0;
     treadle_error problem = {0};
@@ -142,9 +132,8 @@ static treadle_status load_from_file(td_config *c, const td_config_options *opti
     return usable ? finish(c, options, NULL, messages, err) : TREADLE_OK;
 }
 
-treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages, td_config **out,
-                              treadle_error *err)
-{
+treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages,
+                              td_config **out, treadle_error *err) {
     bool is_dir = td_path_is_dir(path);
     if (!is_dir && !td_path_is_file(path)) {
         td_fail(err, TREADLE_NOT_FOUND, "expected a model folder or an .onnx file, found nothing of that name");

@@ -5,18 +5,11 @@
 
 #include <stdio.h>
 
-void td_messages_init(td_messages *messages, td_arena *arena)
-{
-    *messages = (td_messages){.arena = arena};
-}
+void td_messages_init(td_messages *messages, td_arena *arena) { *messages = (td_messages){.arena = arena}; }
 
-void td_messages_free(td_messages *messages)
-{
-    td_vec_free(&messages->list);
-}
+void td_messages_free(td_messages *messages) { td_vec_free(&messages->list); }
 
-static void add(td_messages *messages, treadle_message_level level, td_place place, td_str text)
-{
+static void add(td_messages *messages, treadle_message_level level, td_place place, td_str text) {
     td_message message = {level, place, td_arena_strndup(messages->arena, text.p ? text.p : "", text.n)};
     if (message.place.file) message.place.file = td_arena_strdup(messages->arena, place.file);
     if (message.place.pointer) message.place.pointer = td_arena_strdup(messages->arena, place.pointer);
@@ -28,8 +21,7 @@ static void add(td_messages *messages, treadle_message_level level, td_place pla
     if (level == TREADLE_MESSAGE_ERROR) messages->n_errors++;
 }
 
-void td_messages_add(td_messages *messages, treadle_message_level level, td_place place, const char *format, ...)
-{
+void td_messages_add(td_messages *messages, treadle_message_level level, td_place place, const char *format, ...) {
     td_buf text = {0};
     va_list args;
     va_start(args, format);
@@ -40,8 +32,7 @@ void td_messages_add(td_messages *messages, treadle_message_level level, td_plac
     td_buf_free(&text);
 }
 
-void td_messages_add_error(td_messages *messages, td_place place, const treadle_error *error)
-{
+void td_messages_add_error(td_messages *messages, td_place place, const treadle_error *error) {
     if (error->code == TREADLE_OUT_OF_MEMORY) messages->failed = true;
     if (error->line) {
         place.line = error->line;
@@ -52,8 +43,7 @@ void td_messages_add_error(td_messages *messages, td_place place, const treadle_
                     error->hint);
 }
 
-treadle_status td_messages_status(const td_messages *messages, treadle_error *err)
-{
+treadle_status td_messages_status(const td_messages *messages, treadle_error *err) {
     if (messages->failed) return td_fail_memory(err, "messages of a check", 0);
     for (size_t i = 0; i < messages->list.n; i++) {
         const td_message *m = &messages->list.items[i];
@@ -68,22 +58,19 @@ treadle_status td_messages_status(const td_messages *messages, treadle_error *er
     return TREADLE_OK;
 }
 
-size_t td_words_count(const char *const *words)
-{
+size_t td_words_count(const char *const *words) {
     size_t n = 0;
     while (words[n]) n++;
     return n;
 }
 
-int td_words_find(const char *const *words, td_str word)
-{
+int td_words_find(const char *const *words, td_str word) {
     for (int i = 0; words[i]; i++)
         if (td_str_is(word, words[i])) return i;
     return -1;
 }
 
-const char *td_words_join(td_arena *arena, const char *const *words)
-{
+const char *td_words_join(td_arena *arena, const char *const *words) {
     size_t bytes = 1;
     for (size_t i = 0; words[i]; i++) bytes += strlen(words[i]) + 2;
     char *text = td_arena_alloc(arena, bytes, 1);
@@ -95,8 +82,7 @@ const char *td_words_join(td_arena *arena, const char *const *words)
     return text;
 }
 
-const char *td_did_you_mean(td_arena *arena, td_str word, const char *const *words, size_t n_words)
-{
+const char *td_did_you_mean(td_arena *arena, td_str word, const char *const *words, size_t n_words) {
     const char *text = td_arena_strndup(arena, word.p ? word.p : "", word.n);
     const char *near = text ? td_nearest(text, words, n_words) : NULL;
     const char *out = near ? td_arena_printf(arena, ". Did you mean \"%s\"?", near) : "";

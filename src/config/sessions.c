@@ -4,16 +4,14 @@
 
 #include "base/file.h"
 
-static bool add_session(td_config *c, td_json *sessions, const td_source *source, td_str name, const char *file)
-{
+static bool add_session(td_config *c, td_json *sessions, const td_source *source, td_str name, const char *file) {
     td_json *session = td_tree_new(&c->arena, TD_JSON_OBJECT, source);
     td_json *value = td_tree_string(&c->arena, td_str_from(file), source);
     return session && value && td_tree_put(&c->arena, session, TD_STR("file"), value) &&
            td_tree_put(&c->arena, sessions, name, session);
 }
 
-static bool scan(td_config *c, td_json *sessions, const td_source *source, td_messages *messages)
-{
+static bool scan(td_config *c, td_json *sessions, const td_source *source, td_messages *messages) {
     char **names = NULL;
     size_t n = 0;
     treadle_error problem = {0};
@@ -42,8 +40,7 @@ static bool scan(td_config *c, td_json *sessions, const td_source *source, td_me
     return true;
 }
 
-bool td_config_find_sessions(td_config *c, const char *only_file, td_messages *messages)
-{
+bool td_config_find_sessions(td_config *c, const char *only_file, td_messages *messages) {
     td_json *pipeline = td_json_get(c->root, "pipeline");
     c->has_pipeline = pipeline != NULL;
     if (pipeline) {

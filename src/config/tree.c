@@ -1,8 +1,7 @@
 /* config/tree.c - see tree.h. */
 #include "config/tree.h"
 
-static td_json *new_value(td_arena *arena, const td_json *from, const td_source *source)
-{
+static td_json *new_value(td_arena *arena, const td_json *from, const td_source *source) {
     td_config_value *v = TD_ARENA_NEW(arena, td_config_value);
     if (!v) return NULL;
     v->json = *from;
@@ -12,8 +11,7 @@ static td_json *new_value(td_arena *arena, const td_json *from, const td_source 
     return &v->json;
 }
 
-void td_tree_push(td_json *parent, td_json *child)
-{
+void td_tree_push(td_json *parent, td_json *child) {
     td_json **at = &parent->first;
     while (*at) at = &(*at)->next;
     *at = child;
@@ -23,8 +21,7 @@ void td_tree_push(td_json *parent, td_json *child)
 }
 
 /* Recursion is as deep as the parsed text, which the reader has limited. */
-td_json *td_tree_copy(td_arena *arena, const td_json *value, const td_source *source)
-{
+td_json *td_tree_copy(td_arena *arena, const td_json *value, const td_source *source) {
     td_json *out = new_value(arena, value, source);
     if (!out) return NULL;
     td_json **at = &out->first;
@@ -40,24 +37,20 @@ td_json *td_tree_copy(td_arena *arena, const td_json *value, const td_source *so
     return out;
 }
 
-td_json *td_tree_new(td_arena *arena, td_json_kind kind, const td_source *source)
-{
+td_json *td_tree_new(td_arena *arena, td_json_kind kind, const td_source *source) {
     return new_value(arena, &(td_json){.kind = kind}, source);
 }
 
-td_json *td_tree_int(td_arena *arena, int64_t value, const td_source *source)
-{
+td_json *td_tree_int(td_arena *arena, int64_t value, const td_source *source) {
     return new_value(arena, &(td_json){.kind = TD_JSON_INT, .as_int = value, .as_double = (double)value}, source);
 }
 
-td_json *td_tree_string(td_arena *arena, td_str value, const td_source *source)
-{
+td_json *td_tree_string(td_arena *arena, td_str value, const td_source *source) {
     td_str copy = td_arena_str(arena, value);
     return copy.p ? new_value(arena, &(td_json){.kind = TD_JSON_STRING, .string = copy}, source) : NULL;
 }
 
-bool td_tree_put(td_arena *arena, td_json *object, td_str key, td_json *child)
-{
+bool td_tree_put(td_arena *arena, td_json *object, td_str key, td_json *child) {
     td_json *old = td_json_get_str(object, key);
     child->key = old ? old->key : td_arena_str(arena, key);
     if (!child->key.p) return false;
@@ -73,8 +66,7 @@ bool td_tree_put(td_arena *arena, td_json *object, td_str key, td_json *child)
     return true;
 }
 
-void td_tree_remove(td_json *object, td_str key)
-{
+void td_tree_remove(td_json *object, td_str key) {
     td_json **at = &object->first;
     while (*at && !td_str_equal((*at)->key, key)) at = &(*at)->next;
     if (!*at) return;
@@ -82,8 +74,7 @@ void td_tree_remove(td_json *object, td_str key)
     object->n--;
 }
 
-bool td_tree_underlay(td_arena *arena, td_json *base, const td_json *under)
-{
+bool td_tree_underlay(td_arena *arena, td_json *base, const td_json *under) {
     for (const td_json *m = under->first; m; m = m->next) {
         td_json *mine = td_json_get_str(base, m->key);
         if (!mine) {
@@ -96,13 +87,9 @@ bool td_tree_underlay(td_arena *arena, td_json *base, const td_json *under)
     return true;
 }
 
-const td_source *td_tree_source(const td_json *value)
-{
-    return ((const td_config_value *)(const void *)value)->source;
-}
+const td_source *td_tree_source(const td_json *value) { return ((const td_config_value *)(const void *)value)->source; }
 
-td_place td_tree_place(td_arena *arena, const td_json *value, bool key)
-{
+td_place td_tree_place(td_arena *arena, const td_json *value, bool key) {
     td_place place = {0};
     if (!value) return place;
     td_buf pointer = {0};
@@ -118,8 +105,7 @@ td_place td_tree_place(td_arena *arena, const td_json *value, bool key)
     return place;
 }
 
-void td_tree_write_origins(const td_json *value, td_json_writer *w)
-{
+void td_tree_write_origins(const td_json *value, td_json_writer *w) {
     if ((value->kind == TD_JSON_OBJECT || value->kind == TD_JSON_ARRAY) && value->first) {
         for (const td_json *child = value->first; child; child = child->next) td_tree_write_origins(child, w);
         return;

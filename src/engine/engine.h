@@ -17,7 +17,7 @@ typedef struct td_signature {
 } td_signature;
 
 treadle_status td_signature_open(const char *path, td_signature **out, treadle_error *err);
-void td_signature_close(td_signature *signature); /* NULL is fine */
+void td_signature_close(td_signature *signature);                              /* NULL is fine */
 ptrdiff_t td_signature_find_input(const td_signature *signature, td_str name); /* -1: none */
 ptrdiff_t td_signature_find_output(const td_signature *signature, td_str name);
 
@@ -34,7 +34,8 @@ typedef struct td_engine {
     ptrdiff_t (*find_output)(const td_session *session, td_str name);
     treadle_status (*ctx_new)(const td_session *session, td_session_ctx **out, treadle_error *err);
     void (*ctx_free)(td_session_ctx *ctx);
-    treadle_status (*run)(td_session_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip, treadle_error *err);
+    treadle_status (*run)(td_session_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
+                          treadle_error *err);
     bool (*can_pick_rows)(const td_session *session, size_t output);
     treadle_status (*pick_rows)(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
                                 treadle_error *err);

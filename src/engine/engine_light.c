@@ -1,81 +1,56 @@
 /* engine/engine_light.c - the native engine behind the vtable. Sessions and contexts are td_light and td_light_ctx themselves. */
 #include "engine/engine.h"
 
-static const td_light *light_of(const td_session *session)
-{
-    return (const td_light *)(const void *)session;
-}
+static const td_light *light_of(const td_session *session) { return (const td_light *)(const void *)session; }
 
-static td_light_ctx *ctx_of(td_session_ctx *ctx)
-{
-    return (td_light_ctx *)(void *)ctx;
-}
+static td_light_ctx *ctx_of(td_session_ctx *ctx) { return (td_light_ctx *)(void *)ctx; }
 
-static treadle_status light_open(const char *path, const td_light_options *options, td_session **out, treadle_error *err)
-{
+static treadle_status light_open(const char *path, const td_light_options *options, td_session **out,
+                                 treadle_error *err) {
     td_light *light = NULL;
     TD_TRY(td_light_open(path, options, &light, err));
     *out = (td_session *)(void *)light;
     return TREADLE_OK;
 }
 
-static void light_close(td_session *session)
-{
-    td_light_close((td_light *)(void *)session);
-}
+static void light_close(td_session *session) { td_light_close((td_light *)(void *)session); }
 
-static size_t light_n_inputs(const td_session *session)
-{
-    return td_light_n_inputs(light_of(session));
-}
+static size_t light_n_inputs(const td_session *session) { return td_light_n_inputs(light_of(session)); }
 
-static size_t light_n_outputs(const td_session *session)
-{
-    return td_light_n_outputs(light_of(session));
-}
+static size_t light_n_outputs(const td_session *session) { return td_light_n_outputs(light_of(session)); }
 
-static ptrdiff_t light_find_input(const td_session *session, td_str name)
-{
+static ptrdiff_t light_find_input(const td_session *session, td_str name) {
     return td_light_find_input(light_of(session), name);
 }
 
-static ptrdiff_t light_find_output(const td_session *session, td_str name)
-{
+static ptrdiff_t light_find_output(const td_session *session, td_str name) {
     return td_light_find_output(light_of(session), name);
 }
 
-static treadle_status light_ctx_new(const td_session *session, td_session_ctx **out, treadle_error *err)
-{
+static treadle_status light_ctx_new(const td_session *session, td_session_ctx **out, treadle_error *err) {
     td_light_ctx *ctx = NULL;
     TD_TRY(td_light_ctx_new(light_of(session), &ctx, err));
     *out = (td_session_ctx *)(void *)ctx;
     return TREADLE_OK;
 }
 
-static void light_ctx_free(td_session_ctx *ctx)
-{
-    td_light_ctx_free(ctx_of(ctx));
-}
+static void light_ctx_free(td_session_ctx *ctx) { td_light_ctx_free(ctx_of(ctx)); }
 
 static treadle_status light_run(td_session_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
-                                treadle_error *err)
-{
+                                treadle_error *err) {
     return td_light_run(ctx_of(ctx), inputs, outputs, skip, err);
 }
 
-static bool light_can_pick_rows(const td_session *session, size_t output)
-{
+static bool light_can_pick_rows(const td_session *session, size_t output) {
     return td_light_can_pick_rows(light_of(session), output);
 }
 
-static treadle_status light_pick_rows(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
-                                      treadle_error *err)
-{
+static treadle_status light_pick_rows(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch,
+                                      size_t n, treadle_error *err) {
     return td_light_pick_rows(ctx_of(ctx), output, positions, batch, n, err);
 }
 
-static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out)
-{
+static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
     td_light_profile((const td_light_ctx *)(const void *)ctx, by_op, out);
 }
 

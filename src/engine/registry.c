@@ -3,8 +3,7 @@
 
 static const td_engine *const engines[] = {&td_engine_light};
 
-const td_engine *td_engine_find(td_str name)
-{
+const td_engine *td_engine_find(td_str name) {
     for (size_t i = 0; i < TD_COUNT(engines); i++)
         if (td_str_is(name, engines[i]->name)) return engines[i];
     return NULL;

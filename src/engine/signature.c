@@ -3,15 +3,15 @@
 #include "base/map.h"
 #include "engine/engine.h"
 
-static bool make_port(const td_onnx_value_info *info, bool optional, td_light_port *port)
-{
+static bool make_port(const td_onnx_value_info *info, bool optional, td_light_port *port) {
     const td_onnx_type *type = &info->type;
     port->name = info->name;
     port->kind = type->kind;
     port->optional = optional || type->kind == TD_ONNX_TYPE_OPTIONAL;
     port->props = info->props;
     port->n_props = info->n_props;
-    while ((type->kind == TD_ONNX_TYPE_OPTIONAL || type->kind == TD_ONNX_TYPE_SEQUENCE) && type->elem) type = type->elem;
+    while ((type->kind == TD_ONNX_TYPE_OPTIONAL || type->kind == TD_ONNX_TYPE_SEQUENCE) && type->elem)
+        type = type->elem;
     port->dtype = type->dtype;
     port->shape.rank = -1;
     if (!type->has_shape) return true;
@@ -24,15 +24,15 @@ static bool make_port(const td_onnx_value_info *info, bool optional, td_light_po
     return true;
 }
 
-static treadle_status make_ports(td_signature *s, treadle_error *err)
-{
+static treadle_status make_ports(td_signature *s, treadle_error *err) {
     const td_onnx_graph *graph = &s->model->graph;
     td_light_port *inputs = TD_ARENA_ARRAY(&s->arena, td_light_port, graph->n_inputs);
     td_light_port *outputs = TD_ARENA_ARRAY(&s->arena, td_light_port, graph->n_outputs);
     td_map constants = {0};
     treadle_status status = TREADLE_OK;
     bool ok = inputs && outputs;
-    for (size_t i = 0; ok && i < graph->n_initializers; i++) ok = td_map_set(&constants, graph->initializers[i].name, i);
+    for (size_t i = 0; ok && i < graph->n_initializers; i++)
+        ok = td_map_set(&constants, graph->initializers[i].name, i);
     if (!ok) status = td_fail_memory(err, "a graph's signature", 0);
     for (size_t i = 0; status == TREADLE_OK && i < graph->n_inputs; i++) {
         bool has_default = td_map_get(&constants, graph->inputs[i].name, NULL);
@@ -51,8 +51,7 @@ static treadle_status make_ports(td_signature *s, treadle_error *err)
     return status;
 }
 
-treadle_status td_signature_open(const char *path, td_signature **out, treadle_error *err)
-{
+treadle_status td_signature_open(const char *path, td_signature **out, treadle_error *err) {
     td_signature *s = td_alloc_zero(1, sizeof *s);
     if (!s) return td_fail_memory(err, "a graph's signature", sizeof *s);
     td_arena_init(&s->arena);
@@ -66,27 +65,23 @@ treadle_status td_signature_open(const char *path, td_signature **out, treadle_e
     return TREADLE_OK;
 }
 
-void td_signature_close(td_signature *signature)
-{
+void td_signature_close(td_signature *signature) {
     if (!signature) return;
     if (signature->model) td_onnx_close(signature->model);
     td_arena_free(&signature->arena);
     td_free(signature);
 }
 
-static ptrdiff_t find(const td_light_port *ports, size_t n, td_str name)
-{
+static ptrdiff_t find(const td_light_port *ports, size_t n, td_str name) {
     for (size_t i = 0; i < n; i++)
         if (td_str_equal(ports[i].name, name)) return (ptrdiff_t)i;
     return -1;
 }
 
-ptrdiff_t td_signature_find_input(const td_signature *signature, td_str name)
-{
+ptrdiff_t td_signature_find_input(const td_signature *signature, td_str name) {
     return find(signature->inputs, signature->n_inputs, name);
 }
 
-ptrdiff_t td_signature_find_output(const td_signature *signature, td_str name)
-{
+ptrdiff_t td_signature_find_output(const td_signature *signature, td_str name) {
     return find(signature->outputs, signature->n_outputs, name);
 }

@@ -9,15 +9,14 @@ enum { PREFILL_CHUNK = 512 }; /* a prompt pass of this many tokens is where larg
 /* --- sessions of a model */
 
 /* A graph that drops positions itself leaves nothing to pick. */
-static bool can_pick(const td_plan *plan, const td_plan_session *s)
-{
-    return plan->logits_rank == 3 && !plan->logits_last_only && td_plan_input_of_role(s, TD_ROLE_NUM_LOGITS_TO_KEEP) < 0 &&
+static bool can_pick(const td_plan *plan, const td_plan_session *s) {
+    return plan->logits_rank == 3 && !plan->logits_last_only &&
+           td_plan_input_of_role(s, TD_ROLE_NUM_LOGITS_TO_KEEP) < 0 &&
            td_plan_input_of_role(s, TD_ROLE_LOGITS_TO_KEEP) < 0;
 }
 
-treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, const td_light_options *options, td_runtime **out,
-                               treadle_error *err)
-{
+treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, const td_light_options *options,
+                               td_runtime **out, treadle_error *err) {
     td_runtime *rt = td_alloc_zero(1, sizeof *rt);
     if (!rt) return td_fail_memory(err, "a runtime", sizeof *rt);
     rt->plan = plan;
@@ -34,9 +33,12 @@ treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, con
         }
         bool same = rt->engine->n_inputs(rt->sessions[i]) == s->signature->n_inputs &&
                     rt->engine->n_outputs(rt->sessions[i]) == s->signature->n_outputs;
-        if (!same) status = td_fail(err, TREADLE_INTERNAL, "session \"%.*s\" opened with other inputs or outputs than its file declares",
-                                    TD_STR_ARGS(s->name));
-        else if (s->logits >= 0 && can_pick(plan, s)) rt->pick_rows[i] = rt->engine->can_pick_rows(rt->sessions[i], (size_t)s->logits);
+        if (!same)
+            status = td_fail(err, TREADLE_INTERNAL,
+                             "session \"%.*s\" opened with other inputs or outputs than its file declares",
+                             TD_STR_ARGS(s->name));
+        else if (s->logits >= 0 && can_pick(plan, s))
+            rt->pick_rows[i] = rt->engine->can_pick_rows(rt->sessions[i], (size_t)s->logits);
     }
     if (status != TREADLE_OK) {
         td_runtime_close(rt);
@@ -46,8 +48,7 @@ treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, con
     return TREADLE_OK;
 }
 
-void td_runtime_close(td_runtime *rt)
-{
+void td_runtime_close(td_runtime *rt) {
     if (!rt) return;
     for (size_t i = 0; rt->sessions && i < rt->plan->n_sessions; i++)
         if (rt->sessions[i]) rt->engine->close(rt->sessions[i]);
@@ -58,15 +59,13 @@ void td_runtime_close(td_runtime *rt)
 
 /* --- one generator's side */
 
-static bool is_wired(const td_plan *plan, int32_t session, size_t output)
-{
+static bool is_wired(const td_plan *plan, int32_t session, size_t output) {
     for (size_t i = 0; i < plan->n_wires; i++)
         if (plan->wires[i].from_session == session && plan->wires[i].from_output == (int32_t)output) return true;
     return false;
 }
 
-static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err)
-{
+static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err) {
     const td_plan_session *s = &e->plan->sessions[i];
     e->inputs[i] = td_alloc_zero(s->signature->n_inputs, sizeof **e->inputs);
     e->outputs[i] = td_alloc_zero(s->signature->n_outputs, sizeof **e->outputs);
@@ -78,17 +77,16 @@ static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err)
 }
 
 /* The most tokens that one run may take: the config's, the graph's fixed length of 1, or the default. */
-static int64_t chunk_of(const td_plan *plan)
-{
+static int64_t chunk_of(const td_plan *plan) {
     const td_plan_session *s = &plan->sessions[plan->decoder];
     for (size_t i = 0; i < s->signature->n_inputs; i++)
-        if (s->roles[i] == TD_ROLE_INPUT_IDS && s->signature->inputs[i].shape.rank == 2 && s->signature->inputs[i].shape.dims[1] == 1)
+        if (s->roles[i] == TD_ROLE_INPUT_IDS && s->signature->inputs[i].shape.rank == 2 &&
+            s->signature->inputs[i].shape.dims[1] == 1)
             return 1;
     return plan->prefill_chunk > 0 ? plan->prefill_chunk : PREFILL_CHUNK;
 }
 
-treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err)
-{
+treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err) {
     const td_plan *plan = runtime->plan;
     td_exec *e = td_alloc_zero(1, sizeof *e);
     if (!e) return td_fail_memory(err, "an executor", sizeof *e);
@@ -118,8 +116,7 @@ treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **o
     return TREADLE_OK;
 }
 
-void td_exec_free(td_exec *e)
-{
+void td_exec_free(td_exec *e) {
     if (!e) return;
     for (size_t i = 0; i < e->plan->n_sessions; i++) {
         if (e->ctx && e->ctx[i]) e->runtime->engine->ctx_free(e->ctx[i]);
@@ -142,21 +139,16 @@ void td_exec_free(td_exec *e)
     td_free(e);
 }
 
-treadle_status td_exec_reserve(td_exec *e, int64_t tokens, treadle_error *err)
-{
+treadle_status td_exec_reserve(td_exec *e, int64_t tokens, treadle_error *err) {
     int64_t columns = tokens;
     for (size_t r = 0; r < e->n_rows; r++) columns = TD_MAX(columns, e->state->rows[r].start + tokens);
     TD_TRY(td_state_reserve(e->state, columns, err));
     return td_exec_roles_reserve(e, TD_MIN(tokens, e->chunk), e->state->capacity, err);
 }
 
-int64_t td_exec_length(const td_exec *e, size_t row)
-{
-    return e->state->rows[row].length;
-}
+int64_t td_exec_length(const td_exec *e, size_t row) { return e->state->rows[row].length; }
 
-void td_exec_truncate(td_exec *e, size_t row, int64_t length)
-{
+void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
     if (length >= e->state->rows[row].length) return;
     td_state_truncate(e->state, row, td_state_can_truncate(e->plan) ? length : 0);
     e->mask_is_valid = false;
@@ -164,14 +156,14 @@ void td_exec_truncate(td_exec *e, size_t row, int64_t length)
 
 /* --- logits */
 
-static treadle_status take_vocab(td_exec *e, const td_tensor *logits, treadle_error *err)
-{
+static treadle_status take_vocab(td_exec *e, const td_tensor *logits, treadle_error *err) {
     int rank = logits->shape.rank;
     int64_t vocab = rank > 0 ? logits->shape.dims[rank - 1] : 0;
     if (rank != e->plan->logits_rank || vocab <= 0 || vocab > INT32_MAX || (e->vocab && vocab != e->vocab)) {
         char text[128];
-        return td_fail(err, TREADLE_RUN, "expected logits of rank %d with a vocabulary of %lld, the graph gave %s", e->plan->logits_rank,
-                       (long long)(e->vocab ? e->vocab : e->plan->vocab), td_shape_text(&logits->shape, text));
+        return td_fail(err, TREADLE_RUN, "expected logits of rank %d with a vocabulary of %lld, the graph gave %s",
+                       e->plan->logits_rank, (long long)(e->vocab ? e->vocab : e->plan->vocab),
+                       td_shape_text(&logits->shape, text));
     }
     if (e->logits) return TREADLE_OK;
     e->vocab = vocab;
@@ -180,8 +172,7 @@ static treadle_status take_vocab(td_exec *e, const td_tensor *logits, treadle_er
 }
 
 /* Logits of row b of the run at a position, as float32 in `to`. */
-static void copy_position(const td_tensor *t, size_t b, int64_t position, int64_t vocab, float *to)
-{
+static void copy_position(const td_tensor *t, size_t b, int64_t position, int64_t vocab, float *to) {
     int64_t offset = (int64_t)b * t->strides[0] + (t->shape.rank == 3 ? position * t->strides[1] : 0);
     int64_t step = t->strides[t->shape.rank - 1];
     if (step == 1) {
@@ -191,18 +182,18 @@ static void copy_position(const td_tensor *t, size_t b, int64_t position, int64_
     for (int64_t i = 0; i < vocab; i++) to[i] = (float)td_load_f64(t->dtype, t->data, offset + i * step);
 }
 
-static treadle_status keep_positions(td_exec *e, const td_exec_run *run, const td_tensor *t, int64_t n, treadle_error *err)
-{
+static treadle_status keep_positions(td_exec *e, const td_exec_run *run, const td_tensor *t, int64_t n,
+                                     treadle_error *err) {
     for (size_t b = 0; b < run->n_rows; b++) {
         td_floats *all = &e->all[run->first_row + b];
         if (!td_vec_reserve(all, all->n + (size_t)(n * e->vocab))) return td_fail_memory(err, "logits of a prompt", 0);
-        for (int64_t i = 0; i < n; i++, all->n += (size_t)e->vocab) copy_position(t, b, i, e->vocab, all->items + all->n);
+        for (int64_t i = 0; i < n; i++, all->n += (size_t)e->vocab)
+            copy_position(t, b, i, e->vocab, all->items + all->n);
     }
     return TREADLE_OK;
 }
 
-static treadle_status take_logits(td_exec *e, const td_exec_run *run, td_exec_row *rows, treadle_error *err)
-{
+static treadle_status take_logits(td_exec *e, const td_exec_run *run, td_exec_row *rows, treadle_error *err) {
     const td_plan_session *s = &e->plan->sessions[e->plan->decoder];
     const td_value *value = &e->outputs[e->plan->decoder][s->logits];
     if (value->kind != TD_VALUE_TENSOR) return td_fail(err, TREADLE_RUN, "the graph gave no logits");
@@ -211,8 +202,8 @@ static treadle_status take_logits(td_exec *e, const td_exec_run *run, td_exec_ro
     int64_t positions = t->shape.rank == 3 ? t->shape.dims[1] : 1;
     if (t->shape.dims[0] != (int64_t)run->n_rows || positions < 1 || positions > run->n) {
         char text[128];
-        return td_fail(err, TREADLE_RUN, "expected logits of %zu rows and 1 to %lld positions, the graph gave %s", run->n_rows,
-                       (long long)run->n, td_shape_text(&t->shape, text));
+        return td_fail(err, TREADLE_RUN, "expected logits of %zu rows and 1 to %lld positions, the graph gave %s",
+                       run->n_rows, (long long)run->n, td_shape_text(&t->shape, text));
     }
     if (e->keep_all) TD_TRY(keep_positions(e, run, t, positions, err));
     for (size_t b = 0; b < run->n_rows; b++) {
@@ -232,8 +223,7 @@ static treadle_status take_logits(td_exec *e, const td_exec_run *run, td_exec_ro
 /* --- one run */
 
 /* Computes logits of the last position only, where the engine can. */
-static treadle_status pick(td_exec *e, const td_exec_run *run, treadle_error *err)
-{
+static treadle_status pick(td_exec *e, const td_exec_run *run, treadle_error *err) {
     int32_t decoder = e->plan->decoder;
     if (!e->runtime->pick_rows[decoder]) return TREADLE_OK;
     int64_t wanted = run->n > 1 && !e->keep_all && run->wants_logits ? run->n - 1 : -1;
@@ -241,12 +231,11 @@ static treadle_status pick(td_exec *e, const td_exec_run *run, treadle_error *er
     for (size_t r = 0; r < run->n_rows; r++) e->picked[r] = wanted;
     e->picked_n = wanted;
     e->picked_rows = run->n_rows;
-    return e->runtime->engine->pick_rows(e->ctx[decoder], (size_t)e->plan->sessions[decoder].logits, wanted < 0 ? NULL : e->picked,
-                                         run->n_rows, 1, err);
+    return e->runtime->engine->pick_rows(e->ctx[decoder], (size_t)e->plan->sessions[decoder].logits,
+                                         wanted < 0 ? NULL : e->picked, run->n_rows, 1, err);
 }
 
-static void bind(td_exec *e, const td_exec_run *run, int32_t session)
-{
+static void bind(td_exec *e, const td_exec_run *run, int32_t session) {
     const td_plan_session *s = &e->plan->sessions[session];
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         td_value *value = &e->inputs[session][i];
@@ -256,7 +245,8 @@ static void bind(td_exec *e, const td_exec_run *run, int32_t session)
             td_exec_fill_role(e, run, session, i, value);
         } else if (feed.kind == TD_FEED_STATE) {
             value->kind = TD_VALUE_TENSOR;
-            td_state_past(e->state, (size_t)feed.index, run->first_row, run->n_rows, run->start, run->past, &value->tensor);
+            td_state_past(e->state, (size_t)feed.index, run->first_row, run->n_rows, run->start, run->past,
+                          &value->tensor);
         } else if (feed.kind == TD_FEED_WIRE) {
             *value = e->outputs[e->plan->wires[feed.index].from_session][e->plan->wires[feed.index].from_output];
         }
@@ -271,13 +261,13 @@ static void bind(td_exec *e, const td_exec_run *run, int32_t session)
     if (s->logits >= 0) e->skip[session][s->logits] = !run->wants_logits && !e->keep_all;
 }
 
-static treadle_status run_steps(td_exec *e, const td_exec_run *run, td_exec_row *rows, treadle_error *err)
-{
+static treadle_status run_steps(td_exec *e, const td_exec_run *run, td_exec_row *rows, treadle_error *err) {
     TD_TRY(pick(e, run, err));
     for (size_t k = 0; k < e->plan->n_steps; k++) {
         int32_t session = e->plan->steps[k].session;
         bind(e, run, session);
-        treadle_status status = e->runtime->engine->run(e->ctx[session], e->inputs[session], e->outputs[session], e->skip[session], err);
+        treadle_status status =
+            e->runtime->engine->run(e->ctx[session], e->inputs[session], e->outputs[session], e->skip[session], err);
         if (status != TREADLE_OK) {
             e->picked_n = -2; /* unknown: picked afresh */
             e->mask_is_valid = false;
@@ -298,22 +288,28 @@ static treadle_status run_steps(td_exec *e, const td_exec_run *run, td_exec_row 
 
 /* --- forward */
 
-static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const atomic_bool *cancel, treadle_error *err)
-{
+static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const atomic_bool *cancel,
+                                treadle_error *err) {
     td_state_row *row = &e->state->rows[r];
     while (row->length < rows[r].n_ids) {
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
+            return td_fail(err, TREADLE_CANCELLED, "cancelled");
         int64_t n = TD_MIN(rows[r].n_ids - row->length, e->chunk);
-        td_exec_run run = {.first_row = r, .n_rows = 1, .n = n, .start = row->start, .past = row->length, .total = row->length + n,
-                           .wants_logits = row->length + n == rows[r].n_ids, .rows = rows};
+        td_exec_run run = {.first_row = r,
+                           .n_rows = 1,
+                           .n = n,
+                           .start = row->start,
+                           .past = row->length,
+                           .total = row->length + n,
+                           .wants_logits = row->length + n == rows[r].n_ids,
+                           .rows = rows};
         TD_TRY(run_steps(e, &run, rows, err));
     }
     return TREADLE_OK;
 }
 
 /* All rows have run all but one of their tokens, or are idle, and the plan lets them share a run. */
-static bool can_run_together(const td_exec *e, const td_exec_row *rows)
-{
+static bool can_run_together(const td_exec *e, const td_exec_row *rows) {
     if (e->n_rows < 2 || e->plan->batching == TD_BATCH_APART) return false;
     size_t n_live = 0;
     for (size_t r = 0; r < e->n_rows; r++) {
@@ -326,8 +322,7 @@ static bool can_run_together(const td_exec *e, const td_exec_row *rows)
     return n_live > 1;
 }
 
-static treadle_status run_together(td_exec *e, td_exec_row *rows, treadle_error *err)
-{
+static treadle_status run_together(td_exec *e, td_exec_row *rows, treadle_error *err) {
     bool lengths = e->plan->batching == TD_BATCH_LENGTHS;
     td_exec_run run = {.n_rows = e->n_rows, .n = 1, .batched = true, .wants_logits = true, .rows = rows};
     for (size_t r = 0; r < e->n_rows; r++) {
@@ -340,8 +335,7 @@ static treadle_status run_together(td_exec *e, td_exec_row *rows, treadle_error 
 }
 
 /* Live rows end at one column once their tokens are run; idle rows keep their columns. */
-static void align(td_exec *e, const td_exec_row *rows)
-{
+static void align(td_exec *e, const td_exec_row *rows) {
     if (e->plan->batching != TD_BATCH_MASK || e->n_rows < 2) return;
     bool aligned = true;
     int64_t end = -1;
@@ -360,8 +354,7 @@ static void align(td_exec *e, const td_exec_row *rows)
     e->mask_is_valid = false;
 }
 
-treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err)
-{
+treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
     int64_t columns = 1, tokens = 1;
     for (size_t r = 0; r < e->n_rows; r++) {
         const td_state_row *row = &e->state->rows[r];

@@ -20,14 +20,14 @@ typedef struct td_runtime {
 } td_runtime;
 
 /* Opens the sessions of a plan. engine NULL: light. */
-treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, const td_light_options *options, td_runtime **out,
-                               treadle_error *err);
+treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, const td_light_options *options,
+                               td_runtime **out, treadle_error *err);
 void td_runtime_close(td_runtime *runtime); /* NULL is fine */
 
 typedef TD_VEC(float) td_floats;
 
 typedef struct td_exec_row {
-    const int32_t *ids;  /* the whole timeline, borrowed */
+    const int32_t *ids; /* the whole timeline, borrowed */
     int64_t n_ids;
     bool live;           /* false: the row is left as it is */
     const float *logits; /* out: [vocab] after the last token that was run; valid until the next forward. NULL: none */
@@ -38,23 +38,23 @@ typedef struct td_exec {
     const td_plan *plan;
     td_state *state;
     size_t n_rows;
-    int64_t vocab;             /* 0: not known yet */
-    int64_t chunk;             /* tokens per run in a prefill */
-    td_session_ctx **ctx;      /* [n_sessions] */
-    td_value **inputs;         /* [n_sessions][n_inputs] */
-    td_value **outputs;        /* [n_sessions][n_outputs] */
-    bool **skip;               /* [n_sessions][n_outputs] */
-    int64_t *runs;             /* [n_sessions] */
-    char **role_data;          /* [roles]: one buffer per role input of the plan; see roles.c */
+    int64_t vocab;                     /* 0: not known yet */
+    int64_t chunk;                     /* tokens per run in a prefill */
+    td_session_ctx **ctx;              /* [n_sessions] */
+    td_value **inputs;                 /* [n_sessions][n_inputs] */
+    td_value **outputs;                /* [n_sessions][n_outputs] */
+    bool **skip;                       /* [n_sessions][n_outputs] */
+    int64_t *runs;                     /* [n_sessions] */
+    char **role_data;                  /* [roles]: one buffer per role input of the plan; see roles.c */
     int64_t role_tokens, role_columns; /* what they have room for */
-    float *logits;             /* [n_rows, vocab] */
-    int64_t *picked;           /* [n_rows] */
-    int64_t picked_n;          /* position that is picked now; -1: all */
+    float *logits;                     /* [n_rows, vocab] */
+    int64_t *picked;                   /* [n_rows] */
+    int64_t picked_n;                  /* position that is picked now; -1: all */
     size_t picked_rows;
-    int64_t *lengths;          /* [n_rows], scratch */
-    bool mask_is_valid;        /* the mask buffers hold what the last run of rows together left there */
-    int64_t mask_ones;         /* else: how many columns of their first row are 1 */
-    td_floats *all;            /* [n_rows]: logits of all positions, appended when keep_all */
+    int64_t *lengths;   /* [n_rows], scratch */
+    bool mask_is_valid; /* the mask buffers hold what the last run of rows together left there */
+    int64_t mask_ones;  /* else: how many columns of their first row are 1 */
+    td_floats *all;     /* [n_rows]: logits of all positions, appended when keep_all */
     bool keep_all;
 } td_exec;
 
@@ -77,10 +77,10 @@ int64_t td_exec_length(const td_exec *exec, size_t row); /* tokens run */
 /* One run of the steps. */
 typedef struct td_exec_run {
     size_t first_row, n_rows;
-    int64_t n;            /* new tokens per row */
-    int64_t start, past;  /* columns: first one of the past, how many */
-    int64_t total;        /* columns of the mask: past and new ones */
-    bool batched;         /* several rows with a length each */
+    int64_t n;           /* new tokens per row */
+    int64_t start, past; /* columns: first one of the past, how many */
+    int64_t total;       /* columns of the mask: past and new ones */
+    bool batched;        /* several rows with a length each */
     bool wants_logits;
     const td_exec_row *rows;
 } td_exec_run;

@@ -1,17 +1,15 @@
 /* generate/generate.c - the token loop. */
-#include "base/time.h"
 #include "generate/generate.h"
+#include "base/time.h"
 
 enum { RESERVE_TOKENS = 512 }; /* per run at most; longer runs grow geometrically */
 
-void td_generation_cancel(td_generation *g)
-{
+void td_generation_cancel(td_generation *g) {
     if (atomic_load(&g->running)) atomic_store(&g->cancel, true);
 }
 
 /* Runs what rows lack: those that have no logits and go on, or all. Counts and times it as prompt or step. */
-static treadle_status forward(td_generation *g, bool ended_too, treadle_error *err)
-{
+static treadle_status forward(td_generation *g, bool ended_too, treadle_error *err) {
     int64_t tokens = 0, most = 0;
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
@@ -39,8 +37,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
     return g->sampler.vocab ? TREADLE_OK : td_sampler_init(&g->sampler, (size_t)g->exec->vocab, err);
 }
 
-treadle_status td_generation_prefill(td_generation *g, treadle_error *err)
-{
+treadle_status td_generation_prefill(td_generation *g, treadle_error *err) {
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     atomic_store(&g->running, true);
     treadle_status status = forward(g, true, err);
@@ -49,23 +46,22 @@ treadle_status td_generation_prefill(td_generation *g, treadle_error *err)
     return status;
 }
 
-static bool is_end(const td_generation *g, int32_t id)
-{
+static bool is_end(const td_generation *g, int32_t id) {
     for (size_t i = 0; i < g->options.sample.n_eos; i++)
         if (g->options.sample.eos[i] == id) return !g->options.ignore_eos;
     return false;
 }
 
 /* Chooses the next token of a row and puts it on its timeline. */
-static treadle_status choose(td_generation *g, size_t r, int32_t *id, treadle_error *err)
-{
+static treadle_status choose(td_generation *g, size_t r, int32_t *id, treadle_error *err) {
     td_timeline *t = &g->timelines[r];
     const float *logits = g->rows[r].logits;
     size_t vocab = g->sampler.vocab;
     TD_TRY(td_sampler_choose(&g->sampler, &g->options.sample, logits, t->ids, (size_t)t->n, &t->rng, id, err));
     if (t->n == t->capacity) TD_TRY(td_generation_reserve(g, RESERVE_TOKENS, err));
     if (g->options.keep_logits) {
-        if (!td_vec_reserve(&t->steps, t->steps.n + vocab)) return td_fail_memory(err, "logits of steps", vocab * sizeof(float));
+        if (!td_vec_reserve(&t->steps, t->steps.n + vocab))
+            return td_fail_memory(err, "logits of steps", vocab * sizeof(float));
         memcpy(t->steps.items + t->steps.n, logits, vocab * sizeof(float));
         t->steps.n += vocab;
     }
@@ -75,15 +71,13 @@ static treadle_status choose(td_generation *g, size_t r, int32_t *id, treadle_er
     return TREADLE_OK;
 }
 
-static void finish_all(td_generation *g, treadle_finish finish)
-{
+static void finish_all(td_generation *g, treadle_finish finish) {
     for (size_t r = 0; r < g->n_rows; r++)
         if (g->timelines[r].finish == TREADLE_FINISH_NONE) g->timelines[r].finish = finish;
 }
 
 /* Opens a run: rows that ended by length or were cancelled go on; the others stay ended until something is appended. */
-static bool begin_run(td_generation *g, int64_t limit)
-{
+static bool begin_run(td_generation *g, int64_t limit) {
     bool any = false;
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
@@ -98,8 +92,8 @@ static bool begin_run(td_generation *g, int64_t limit)
 }
 
 /* One token for every row that has not ended. *going: some row goes on. */
-static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, void *ctx, bool *going, treadle_error *err)
-{
+static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, void *ctx, bool *going,
+                           treadle_error *err) {
     *going = false;
     TD_TRY(forward(g, false, err));
     for (size_t r = 0; r < g->n_rows; r++) {
@@ -121,8 +115,8 @@ static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, vo
     return TREADLE_OK;
 }
 
-treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx, treadle_error *err)
-{
+treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
+                                 treadle_error *err) {
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
     bool going = begin_run(g, limit);
@@ -130,14 +124,17 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
     uint64_t begin = td_time_ns(), prefill = g->prefill_ns, decode = g->decode_ns;
     treadle_error problem = {0};
     atomic_store(&g->running, true);
-    if (going) status = td_generation_reserve(g, limit >= 0 ? TD_MIN(limit, (int64_t)RESERVE_TOKENS) : RESERVE_TOKENS, &problem);
+    if (going)
+        status =
+            td_generation_reserve(g, limit >= 0 ? TD_MIN(limit, (int64_t)RESERVE_TOKENS) : RESERVE_TOKENS, &problem);
     for (bool first = true; going && status == TREADLE_OK; first = false) {
         status = step(g, limit, sink, ctx, &going, &problem);
         if (first) g->first_token_ns = td_time_ns() - begin;
     }
     atomic_store(&g->running, false);
     atomic_store(&g->cancel, false);
-    g->decode_ns = decode + (td_time_ns() - begin) - (g->prefill_ns - prefill); /* sampling and sinks are part of a step */
+    g->decode_ns =
+        decode + (td_time_ns() - begin) - (g->prefill_ns - prefill); /* sampling and sinks are part of a step */
     if (status == TREADLE_OK) return TREADLE_OK;
     finish_all(g, status == TREADLE_CANCELLED ? TREADLE_FINISH_CANCELLED : TREADLE_FINISH_ERROR);
     if (status == TREADLE_CANCELLED) return TREADLE_OK;

@@ -22,9 +22,9 @@ typedef enum td_verdict {
 typedef td_verdict td_sink_fn(void *ctx, size_t row, int32_t id, treadle_finish finish, treadle_error *err);
 
 typedef struct td_generation_options {
-    td_sample_params sample;  /* eos borrowed: must outlive the generation */
-    int64_t max_new_tokens;   /* of one run; -1: no limit */
-    int64_t max_length;       /* of a row */
+    td_sample_params sample; /* eos borrowed: must outlive the generation */
+    int64_t max_new_tokens;  /* of one run; -1: no limit */
+    int64_t max_length;      /* of a row */
     bool ignore_eos;
     bool has_seed;
     uint64_t seed;
@@ -32,19 +32,19 @@ typedef struct td_generation_options {
 } td_generation_options;
 
 typedef struct td_timeline {
-    int32_t *ids;      /* prompt and new tokens */
+    int32_t *ids; /* prompt and new tokens */
     int64_t n, capacity;
     int64_t first_new; /* new tokens since the last append or rewind begin here */
     int64_t run_first; /* those of the run under way, or of the last one */
     td_rng rng;
     treadle_finish finish;
-    td_floats steps;   /* with keep_logits: what each token of the last run was chosen from */
+    td_floats steps; /* with keep_logits: what each token of the last run was chosen from */
 } td_timeline;
 
 typedef struct td_generation {
     const td_runtime *runtime;
     td_generation_options options;
-    td_exec *exec;         /* made by the first append */
+    td_exec *exec; /* made by the first append */
     td_sampler sampler;
     td_timeline *timelines;
     td_exec_row *rows;
@@ -67,7 +67,8 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err);
 
 /* The token loop. max_new_tokens < 0: the option's. sink may be NULL. */
-treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx, treadle_error *err);
+treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
+                                 treadle_error *err);
 void td_generation_cancel(td_generation *g);
 
 /* Room so that a run of `more` tokens need not allocate. */

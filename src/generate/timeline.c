@@ -4,12 +4,12 @@
 #include "generate/generate.h"
 
 treadle_status td_generation_new(const td_runtime *runtime, const td_generation_options *options, td_generation **out,
-                                 treadle_error *err)
-{
+                                 treadle_error *err) {
     const td_plan *plan = runtime->plan;
     if (plan->cannot_run) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", plan->cannot_run);
     if (options->max_length > plan->context_length)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a max_length of at most the context length %lld, found %lld",
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "expected a max_length of at most the context length %lld, found %lld",
                        (long long)plan->context_length, (long long)options->max_length);
     const char *fault = td_sample_params_fault(&options->sample);
     if (fault) return td_fail(err, TREADLE_INVALID_ARGUMENT, "%s", fault);
@@ -24,8 +24,7 @@ treadle_status td_generation_new(const td_runtime *runtime, const td_generation_
     return TREADLE_OK;
 }
 
-void td_generation_free(td_generation *g)
-{
+void td_generation_free(td_generation *g) {
     if (!g) return;
     for (size_t r = 0; g->timelines && r < g->n_rows; r++) {
         td_free(g->timelines[r].ids);
@@ -38,8 +37,7 @@ void td_generation_free(td_generation *g)
     td_free(g);
 }
 
-static treadle_status make_rows(td_generation *g, size_t n_rows, treadle_error *err)
-{
+static treadle_status make_rows(td_generation *g, size_t n_rows, treadle_error *err) {
     td_timeline *timelines = td_alloc_zero(n_rows, sizeof *timelines);
     td_exec_row *rows = td_alloc_zero(n_rows, sizeof *rows);
     treadle_status status = timelines && rows ? TREADLE_OK : td_fail_memory(err, "rows of a generator", 0);
@@ -58,8 +56,7 @@ static treadle_status make_rows(td_generation *g, size_t n_rows, treadle_error *
 }
 
 /* Room for n tokens in a row. */
-static treadle_status grow(td_timeline *t, int64_t n, treadle_error *err)
-{
+static treadle_status grow(td_timeline *t, int64_t n, treadle_error *err) {
     if (n <= t->capacity) return TREADLE_OK;
     int64_t capacity = TD_MAX(n, t->capacity + t->capacity / 2);
     int32_t *ids = td_realloc_array(t->ids, (size_t)capacity, sizeof *ids);
@@ -70,30 +67,32 @@ static treadle_status grow(td_timeline *t, int64_t n, treadle_error *err)
 }
 
 /* Everything that can be wrong with an append, before anything changes. */
-static treadle_status check_append(const td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err)
-{
+static treadle_status check_append(const td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
     int64_t vocab = g->runtime->plan->vocab;
     if (n_rows == 0) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected at least one row, found none");
     if (n_rows > 65536) return td_fail(err, TREADLE_LIMIT, "expected at most 65536 rows, found %zu", n_rows);
     if (g->n_rows && n_rows != g->n_rows)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected %zu rows as in the first append, found %zu", g->n_rows, n_rows);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected %zu rows as in the first append, found %zu", g->n_rows,
+                       n_rows);
     for (size_t r = 0; r < n_rows; r++) {
         int64_t before = g->n_rows ? g->timelines[r].n : 0;
-        if (!before && !rows[r].n) return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
+        if (!before && !rows[r].n)
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
         if (rows[r].n > (size_t)(g->options.max_length - before))
-            return td_fail(err, TREADLE_LIMIT, "row %zu would have %lld tokens; the limit is %lld (%s)", r,
-                           (long long)(before + (int64_t)TD_MIN(rows[r].n, (size_t)INT32_MAX)), (long long)g->options.max_length,
-                           g->options.max_length == g->runtime->plan->context_length ? "the context length" : "max_length");
+            return td_fail(
+                err, TREADLE_LIMIT, "row %zu would have %lld tokens; the limit is %lld (%s)", r,
+                (long long)(before + (int64_t)TD_MIN(rows[r].n, (size_t)INT32_MAX)), (long long)g->options.max_length,
+                g->options.max_length == g->runtime->plan->context_length ? "the context length" : "max_length");
         for (size_t i = 0; i < rows[r].n; i++)
             if (rows[r].ids[i] < 0 || (vocab > 0 && rows[r].ids[i] >= vocab))
-                return td_fail(err, TREADLE_INVALID_ARGUMENT, "token %zu of row %zu is %d: expected an id from 0 to %lld", i, r,
-                               rows[r].ids[i], (long long)(vocab > 0 ? vocab - 1 : INT32_MAX));
+                return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                               "token %zu of row %zu is %d: expected an id from 0 to %lld", i, r, rows[r].ids[i],
+                               (long long)(vocab > 0 ? vocab - 1 : INT32_MAX));
     }
     return TREADLE_OK;
 }
 
-treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err)
-{
+treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
     TD_TRY(check_append(g, rows, n_rows, err));
     if (!g->n_rows) TD_TRY(make_rows(g, n_rows, err));
     for (size_t r = 0; r < n_rows; r++) TD_TRY(grow(&g->timelines[r], g->timelines[r].n + (int64_t)rows[r].n, err));
@@ -110,13 +109,13 @@ treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, s
     return TREADLE_OK;
 }
 
-treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length, treadle_error *err)
-{
+treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length, treadle_error *err) {
     if (row >= g->n_rows)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a row below %zu, found %zu", g->n_rows, row);
     td_timeline *t = &g->timelines[row];
     if (length > (size_t)t->n)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "cannot rewind row %zu to %zu tokens: it has %lld", row, length, (long long)t->n);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "cannot rewind row %zu to %zu tokens: it has %lld", row, length,
+                       (long long)t->n);
     t->n = t->first_new = t->run_first = (int64_t)length;
     t->finish = TREADLE_FINISH_NONE;
     g->rows[row].logits = NULL;
@@ -126,8 +125,7 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
     return TREADLE_OK;
 }
 
-treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_error *err)
-{
+treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_error *err) {
     int64_t most = 0;
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];

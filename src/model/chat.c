@@ -2,8 +2,8 @@
  * add_generation_prompt, the special tokens, and the caller's own. */
 #include "model/chat.h"
 
-static treadle_status parse(const char *json, const char *what, td_json_kind kind, td_arena *arena, td_json **out, treadle_error *err)
-{
+static treadle_status parse(const char *json, const char *what, td_json_kind kind, td_arena *arena, td_json **out,
+                            treadle_error *err) {
     treadle_status status = td_json_parse(td_str_from(json), NULL, arena, out, err);
     if (status != TREADLE_OK) {
         td_error_context(err, "%s", what);
@@ -14,12 +14,12 @@ static treadle_status parse(const char *json, const char *what, td_json_kind kin
                    td_json_kind_name((*out)->kind));
 }
 
-static treadle_status check_messages(const td_json *messages, treadle_error *err)
-{
+static treadle_status check_messages(const td_json *messages, treadle_error *err) {
     size_t i = 0;
     for (const td_json *m = messages->first; m; m = m->next, i++) {
         if (m->kind != TD_JSON_OBJECT)
-            return td_fail(err, TREADLE_INVALID_ARGUMENT, "message %zu: expected an object, found %s", i, td_json_kind_name(m->kind));
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "message %zu: expected an object, found %s", i,
+                           td_json_kind_name(m->kind));
         const td_json *role = td_json_get(m, "role");
         if (!role || role->kind != TD_JSON_STRING)
             return td_fail(err, TREADLE_INVALID_ARGUMENT, "message %zu: expected a member \"role\" (a string)", i);
@@ -27,13 +27,9 @@ static treadle_status check_messages(const td_json *messages, treadle_error *err
     return TREADLE_OK;
 }
 
-static bool is_token_name(td_str key)
-{
-    return td_str_ends(key, TD_STR("_token")) && key.n > 6;
-}
+static bool is_token_name(td_str key) { return td_str_ends(key, TD_STR("_token")) && key.n > 6; }
 
-static void write_special(const td_json *special, const td_json *over, td_json_writer *w)
-{
+static void write_special(const td_json *special, const td_json *over, td_json_writer *w) {
     for (const td_json *m = special && special->kind == TD_JSON_OBJECT ? special->first : NULL; m; m = m->next) {
         if (!is_token_name(m->key) || td_json_get_str(over, m->key)) continue;
         const td_json *content = m->kind == TD_JSON_OBJECT ? td_json_get(m, "content") : m;
@@ -43,9 +39,8 @@ static void write_special(const td_json *special, const td_json *over, td_json_w
     }
 }
 
-static void write_context(const td_json *special, const td_json *messages, const td_json *tools, const td_json *variables,
-                          bool add_generation_prompt, td_json_writer *w)
-{
+static void write_context(const td_json *special, const td_json *messages, const td_json *tools,
+                          const td_json *variables, bool add_generation_prompt, td_json_writer *w) {
     static const char *const own[] = {"messages", "tools", "add_generation_prompt"};
     td_json_begin_object(w);
     td_json_key(w, own[0]);
@@ -71,8 +66,7 @@ static void write_context(const td_json *special, const td_json *messages, const
 }
 
 treadle_status td_chat_render(const td_template *parsed, const td_json *special, const char *messages_json,
-                              const treadle_chat_options *options, td_buf *out, treadle_error *err)
-{
+                              const treadle_chat_options *options, td_buf *out, treadle_error *err) {
     td_arena arena;
     td_buf text = {0};
     td_json *messages = NULL, *tools = NULL, *variables = NULL, *context = NULL;
@@ -80,7 +74,8 @@ treadle_status td_chat_render(const td_template *parsed, const td_json *special,
     treadle_status status;
     TD_TRY_GOTO(parse(messages_json, "messages", TD_JSON_ARRAY, &arena, &messages, err), cleanup);
     TD_TRY_GOTO(check_messages(messages, err), cleanup);
-    if (options->tools_json) TD_TRY_GOTO(parse(options->tools_json, "tools", TD_JSON_ARRAY, &arena, &tools, err), cleanup);
+    if (options->tools_json)
+        TD_TRY_GOTO(parse(options->tools_json, "tools", TD_JSON_ARRAY, &arena, &tools, err), cleanup);
     if (options->variables_json)
         TD_TRY_GOTO(parse(options->variables_json, "variables", TD_JSON_OBJECT, &arena, &variables, err), cleanup);
     td_json_writer w;

@@ -1,17 +1,16 @@
 /* model/explain.c - the expanded config with origins, the plan, and the notes. */
 #include "model/model.h"
 
-static void write_notes(const treadle_model *m, td_json_writer *w)
-{
+static void write_notes(const treadle_model *m, td_json_writer *w) {
     td_json_key(w, "notes");
     td_json_begin_array(w);
     for (size_t i = 0; i < m->messages.list.n; i++)
-        if (m->messages.list.items[i].level == TREADLE_MESSAGE_NOTE) td_json_write_text(w, m->messages.list.items[i].text);
+        if (m->messages.list.items[i].level == TREADLE_MESSAGE_NOTE)
+            td_json_write_text(w, m->messages.list.items[i].text);
     td_json_end_array(w);
 }
 
-void td_model_explain(const treadle_model *m, bool json, td_buf *out)
-{
+void td_model_explain(const treadle_model *m, bool json, td_buf *out) {
     td_json_writer w;
     td_json_writer_init(&w, out, json ? 1 : 2);
     if (json) {
@@ -38,5 +37,6 @@ void td_model_explain(const treadle_model *m, bool json, td_buf *out)
     td_buf_text(out, "\n\nplan\n");
     td_plan_write_text(m->plan, out);
     for (size_t i = 0; i < m->messages.list.n; i++)
-        if (m->messages.list.items[i].level == TREADLE_MESSAGE_NOTE) td_buf_printf(out, "note: %s\n", m->messages.list.items[i].text);
+        if (m->messages.list.items[i].level == TREADLE_MESSAGE_NOTE)
+            td_buf_printf(out, "note: %s\n", m->messages.list.items[i].text);
 }

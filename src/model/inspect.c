@@ -3,20 +3,17 @@
 
 enum { METADATA_BYTES = 4096 };
 
-static void write_str(td_json_writer *w, const char *key, td_str value)
-{
+static void write_str(td_json_writer *w, const char *key, td_str value) {
     td_json_key(w, key);
     td_json_write_string(w, value);
 }
 
-static void write_int(td_json_writer *w, const char *key, int64_t value)
-{
+static void write_int(td_json_writer *w, const char *key, int64_t value) {
     td_json_key(w, key);
     td_json_write_int(w, value);
 }
 
-static const char *kind_text(const td_light_port *port)
-{
+static const char *kind_text(const td_light_port *port) {
     switch (port->kind) {
     case TD_ONNX_TYPE_TENSOR: return "tensor";
     case TD_ONNX_TYPE_SEQUENCE: return "sequence";
@@ -28,8 +25,7 @@ static const char *kind_text(const td_light_port *port)
     return "unknown";
 }
 
-static void write_ports(const char *key, const td_light_port *ports, size_t n, td_json_writer *w)
-{
+static void write_ports(const char *key, const td_light_port *ports, size_t n, td_json_writer *w) {
     td_json_key(w, key);
     td_json_begin_array(w);
     for (size_t i = 0; i < n; i++) {
@@ -54,22 +50,19 @@ static void write_ports(const char *key, const td_light_port *ports, size_t n, t
     td_json_end_array(w);
 }
 
-static int64_t tensor_bytes(const td_onnx_tensor *t)
-{
+static int64_t tensor_bytes(const td_onnx_tensor *t) {
     size_t bytes;
     if (t->dtype == TD_STRING || !td_dtype_bytes(t->dtype, t->count, &bytes)) return (int64_t)t->data_bytes;
     return (int64_t)bytes;
 }
 
-int64_t td_inspect_weight_bytes(const td_signature *s)
-{
+int64_t td_inspect_weight_bytes(const td_signature *s) {
     int64_t total = 0;
     for (size_t i = 0; i < s->model->graph.n_initializers; i++) total += tensor_bytes(&s->model->graph.initializers[i]);
     return total;
 }
 
-static void write_weights(const td_onnx_graph *graph, td_json_writer *w)
-{
+static void write_weights(const td_onnx_graph *graph, td_json_writer *w) {
     td_json_key(w, "weights");
     td_json_begin_array(w);
     for (int d = 1; d < TD_DTYPE_END; d++) {
@@ -89,13 +82,9 @@ static void write_weights(const td_onnx_graph *graph, td_json_writer *w)
     td_json_end_array(w);
 }
 
-static td_str domain_text(td_str domain)
-{
-    return domain.n ? domain : TD_STR("ai.onnx");
-}
+static td_str domain_text(td_str domain) { return domain.n ? domain : TD_STR("ai.onnx"); }
 
-static treadle_status write_ops(const td_onnx_model *model, td_json_writer *w, treadle_error *err)
-{
+static treadle_status write_ops(const td_onnx_model *model, td_json_writer *w, treadle_error *err) {
     td_arena arena;
     td_light_op_count *ops = NULL;
     size_t n = 0;
@@ -118,8 +107,10 @@ static treadle_status write_ops(const td_onnx_model *model, td_json_writer *w, t
         td_json_key(w, "missing");
         td_json_begin_array(w);
         for (size_t i = 0; i < n; i++) {
-            char *name = ops[i].supported ? NULL : td_arena_printf(&arena, "%.*s::%.*s-%lld", TD_STR_ARGS(domain_text(ops[i].domain)),
-                                                                  TD_STR_ARGS(ops[i].op_type), (long long)ops[i].since_version);
+            char *name = ops[i].supported
+                             ? NULL
+                             : td_arena_printf(&arena, "%.*s::%.*s-%lld", TD_STR_ARGS(domain_text(ops[i].domain)),
+                                               TD_STR_ARGS(ops[i].op_type), (long long)ops[i].since_version);
             if (name) td_json_write_text(w, name);
         }
         td_json_end_array(w);
@@ -128,8 +119,7 @@ static treadle_status write_ops(const td_onnx_model *model, td_json_writer *w, t
     return status;
 }
 
-treadle_status td_inspect_file(const td_signature *s, td_json_writer *w, treadle_error *err)
-{
+treadle_status td_inspect_file(const td_signature *s, td_json_writer *w, treadle_error *err) {
     const td_onnx_model *model = s->model;
     write_int(w, "ir_version", model->ir_version);
     write_str(w, "producer", model->producer_name);
@@ -157,21 +147,18 @@ treadle_status td_inspect_file(const td_signature *s, td_json_writer *w, treadle
     return TREADLE_OK;
 }
 
-static int64_t length_or_default(const treadle_model *m, int64_t context_length)
-{
+static int64_t length_or_default(const treadle_model *m, int64_t context_length) {
     return context_length > 0 ? context_length : m->plan->max_length;
 }
 
-static int64_t all_weights(const treadle_model *m)
-{
+static int64_t all_weights(const treadle_model *m) {
     int64_t total = 0;
     for (size_t i = 0; i < m->plan->n_sessions; i++)
         if (m->plan->sessions[i].signature) total += td_inspect_weight_bytes(m->plan->sessions[i].signature);
     return total;
 }
 
-static treadle_status inspect_json(const treadle_model *m, int64_t context_length, td_buf *out, treadle_error *err)
-{
+static treadle_status inspect_json(const treadle_model *m, int64_t context_length, td_buf *out, treadle_error *err) {
     td_json_writer w;
     td_json_writer_init(&w, out, 1);
     td_json_begin_object(&w);
@@ -205,22 +192,22 @@ static treadle_status inspect_json(const treadle_model *m, int64_t context_lengt
     return TREADLE_OK;
 }
 
-static void text_ports(const char *title, const td_light_port *ports, size_t n, td_buf *out)
-{
+static void text_ports(const char *title, const td_light_port *ports, size_t n, td_buf *out) {
     td_buf_printf(out, "  %s\n", title);
     for (size_t i = 0; i < n; i++) {
         td_buf_printf(out, "    %-32.*s %s [", TD_STR_ARGS(ports[i].name), td_dtype_name(ports[i].dtype));
         for (int k = 0; k < ports[i].shape.rank; k++) {
             if (k) td_buf_text(out, ", ");
             if (ports[i].shape.dims[k] >= 0) td_buf_printf(out, "%lld", (long long)ports[i].shape.dims[k]);
-            else td_buf_printf(out, "%.*s", (int)TD_MAX(ports[i].dim_names[k].n, (size_t)1), ports[i].dim_names[k].n ? ports[i].dim_names[k].p : "?");
+            else
+                td_buf_printf(out, "%.*s", (int)TD_MAX(ports[i].dim_names[k].n, (size_t)1),
+                              ports[i].dim_names[k].n ? ports[i].dim_names[k].p : "?");
         }
         td_buf_text(out, ports[i].optional ? "] optional\n" : "]\n");
     }
 }
 
-static treadle_status text_session(const td_plan_session *s, td_buf *out, treadle_error *err)
-{
+static treadle_status text_session(const td_plan_session *s, td_buf *out, treadle_error *err) {
     td_arena arena;
     td_light_op_count *ops = NULL;
     size_t n = 0;
@@ -231,22 +218,22 @@ static treadle_status text_session(const td_plan_session *s, td_buf *out, treadl
     text_ports("outputs", s->signature->outputs, s->signature->n_outputs, out);
     td_buf_text(out, "  ops\n");
     for (size_t i = 0; status == TREADLE_OK && i < n; i++)
-        td_buf_printf(out, "    %6zu %.*s::%.*s%s\n", ops[i].n, TD_STR_ARGS(domain_text(ops[i].domain)), TD_STR_ARGS(ops[i].op_type),
-                      ops[i].supported ? "" : "  (missing)");
+        td_buf_printf(out, "    %6zu %.*s::%.*s%s\n", ops[i].n, TD_STR_ARGS(domain_text(ops[i].domain)),
+                      TD_STR_ARGS(ops[i].op_type), ops[i].supported ? "" : "  (missing)");
     td_buf_printf(out, "  weights: %.1f MB\n", (double)td_inspect_weight_bytes(s->signature) / 1e6);
     td_arena_free(&arena);
     return status;
 }
 
-treadle_status td_model_inspect(const treadle_model *m, int64_t context_length, bool json, td_buf *out, treadle_error *err)
-{
+treadle_status td_model_inspect(const treadle_model *m, int64_t context_length, bool json, td_buf *out,
+                                treadle_error *err) {
     if (json) return inspect_json(m, context_length, out, err);
     for (size_t i = 0; i < m->plan->n_sessions; i++)
         if (m->plan->sessions[i].signature) TD_TRY(text_session(&m->plan->sessions[i], out, err));
     td_plan_write_text(m->plan, out);
     int64_t length = length_or_default(m, context_length);
-    td_buf_printf(out, "memory: weights %.1f MB, state of %lld tokens %.1f MB\n", (double)all_weights(m) / 1e6, (long long)length,
-                  (double)td_plan_state_bytes(m->plan, length) / 1e6);
+    td_buf_printf(out, "memory: weights %.1f MB, state of %lld tokens %.1f MB\n", (double)all_weights(m) / 1e6,
+                  (long long)length, (double)td_plan_state_bytes(m->plan, length) / 1e6);
     const td_json *metadata = td_json_get(m->config->root, "metadata");
     if (metadata) {
         td_json_writer w;

@@ -4,13 +4,14 @@
 #include "base/alloc.h"
 
 /* Nothing in a config may name a thing that the machine lacks without its being said before weights are read. */
-treadle_status td_model_examine(const char *path, const treadle_model_options *options, treadle_model **out, treadle_error *err)
-{
+treadle_status td_model_examine(const char *path, const treadle_model_options *options, treadle_model **out,
+                                treadle_error *err) {
     treadle_model *m = td_alloc_zero(1, sizeof *m);
     if (!m) return td_fail_memory(err, "a model", sizeof *m);
     td_arena_init(&m->arena);
     td_messages_init(&m->messages, &m->arena);
-    td_config_options config = {.strict = options->strict, .settings = options->settings, .n_settings = options->n_settings};
+    td_config_options config = {
+        .strict = options->strict, .settings = options->settings, .n_settings = options->n_settings};
     treadle_status status = td_config_load(path, &config, &m->messages, &m->config, err);
     if (status == TREADLE_OK) status = td_plan_build(m->config, &m->messages, &m->plan, err);
     if (status == TREADLE_OK) status = td_text_part_open(m->config->dir, &m->text, err);
@@ -22,8 +23,8 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
     return TREADLE_OK;
 }
 
-treadle_status td_model_open(const char *path, const treadle_model_options *options, treadle_model **out, treadle_error *err)
-{
+treadle_status td_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
+                             treadle_error *err) {
     treadle_model *m = NULL;
     TD_TRY(td_model_examine(path, options, &m, err));
     td_light_options light = {
@@ -43,8 +44,7 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
     return TREADLE_OK;
 }
 
-void td_model_close(treadle_model *m)
-{
+void td_model_close(treadle_model *m) {
     if (!m) return;
     td_text_part_close(m->text);
     td_runtime_close(m->runtime);

@@ -7,8 +7,7 @@
 
 enum { TEXT_MAX_BYTES = 512 << 20 };
 
-treadle_status td_text_part_open(const char *dir, treadle_text **out, treadle_error *err)
-{
+treadle_status td_text_part_open(const char *dir, treadle_text **out, treadle_error *err) {
     treadle_text *t = td_alloc_zero(1, sizeof *t);
     if (!t) return td_fail_memory(err, "the text part of a model", sizeof *t);
     td_arena_init(&t->arena);
@@ -22,8 +21,7 @@ treadle_status td_text_part_open(const char *dir, treadle_text **out, treadle_er
     return TREADLE_OK;
 }
 
-void td_text_part_close(treadle_text *t)
-{
+void td_text_part_close(treadle_text *t) {
     if (!t) return;
     td_tokenizer_free(t->tokenizer);
     td_template_free(t->parsed);
@@ -32,8 +30,7 @@ void td_text_part_close(treadle_text *t)
     td_free(t);
 }
 
-static bool has_file(const treadle_text *t, const char *name)
-{
+static bool has_file(const treadle_text *t, const char *name) {
     td_arena scratch;
     td_arena_init(&scratch);
     char *path = td_path_join(&scratch, t->dir, name);
@@ -42,8 +39,7 @@ static bool has_file(const treadle_text *t, const char *name)
     return found;
 }
 
-bool td_text_part_has_tokenizer(const treadle_text *t)
-{
+bool td_text_part_has_tokenizer(const treadle_text *t) {
     treadle_text *own = (treadle_text *)(uintptr_t)t; /* the lock guards what changes */
     pthread_mutex_lock(&own->lock);
     bool tried = own->tokenizer_tried, loaded = own->tokenizer != NULL;
@@ -52,8 +48,8 @@ bool td_text_part_has_tokenizer(const treadle_text *t)
 }
 
 /* A file of the folder as heap text; absent: *out = NULL and OK. */
-static treadle_status read_optional(const treadle_text *t, const char *name, char **out, size_t *n, treadle_error *err)
-{
+static treadle_status read_optional(const treadle_text *t, const char *name, char **out, size_t *n,
+                                    treadle_error *err) {
     td_arena scratch;
     td_arena_init(&scratch);
     *out = NULL;
@@ -66,8 +62,7 @@ static treadle_status read_optional(const treadle_text *t, const char *name, cha
     return status;
 }
 
-static treadle_status load_tokenizer(treadle_text *t, treadle_error *err)
-{
+static treadle_status load_tokenizer(treadle_text *t, treadle_error *err) {
     char *tokenizer = NULL, *config = NULL;
     size_t n_tokenizer = 0, n_config = 0;
     treadle_status status = read_optional(t, "tokenizer.json", &tokenizer, &n_tokenizer, err);
@@ -83,8 +78,7 @@ static treadle_status load_tokenizer(treadle_text *t, treadle_error *err)
     return status;
 }
 
-treadle_status td_text_part_tokenizer(const treadle_text *text, const td_tokenizer **out, treadle_error *err)
-{
+treadle_status td_text_part_tokenizer(const treadle_text *text, const td_tokenizer **out, treadle_error *err) {
     treadle_text *t = (treadle_text *)(uintptr_t)text;
     pthread_mutex_lock(&t->lock);
     if (!t->tokenizer_tried) {
@@ -100,16 +94,14 @@ treadle_status td_text_part_tokenizer(const treadle_text *text, const td_tokeniz
 
 /* --- templates */
 
-static bool add_template(treadle_text *t, td_str name, td_str text)
-{
+static bool add_template(treadle_text *t, td_str name, td_str text) {
     t->templates[t->n_templates].name = td_arena_str(&t->arena, name);
     t->templates[t->n_templates].text = td_arena_str(&t->arena, text);
     return t->templates[t->n_templates].name.p && t->templates[t->n_templates++].text.p;
 }
 
 /* chat_template.jinja wins over tokenizer_config.json; there it is a text, or a list of named ones. */
-static treadle_status load_templates(treadle_text *t, treadle_error *err)
-{
+static treadle_status load_templates(treadle_text *t, treadle_error *err) {
     char *file = NULL, *config = NULL;
     size_t n_file = 0, n_config = 0;
     treadle_status status = read_optional(t, "chat_template.jinja", &file, &n_file, err);
@@ -126,8 +118,10 @@ static treadle_status load_templates(treadle_text *t, treadle_error *err)
         t->templates = TD_ARENA_ARRAY(&t->arena, td_named_template, 2 + (declared ? declared->n : 0));
         bool ok = t->templates != NULL;
         if (ok && file) ok = add_template(t, TD_STR("default"), (td_str){file, n_file});
-        if (ok && declared && declared->kind == TD_JSON_STRING) ok = add_template(t, TD_STR("default"), declared->string);
-        for (const td_json *v = declared && declared->kind == TD_JSON_ARRAY ? declared->first : NULL; ok && v; v = v->next)
+        if (ok && declared && declared->kind == TD_JSON_STRING)
+            ok = add_template(t, TD_STR("default"), declared->string);
+        for (const td_json *v = declared && declared->kind == TD_JSON_ARRAY ? declared->first : NULL; ok && v;
+             v = v->next)
             ok = add_template(t, td_json_string_or(v, "name", "default"), td_json_string_or(v, "template", ""));
         if (!ok) status = td_fail_memory(err, "chat templates", 0);
     }
@@ -136,8 +130,7 @@ static treadle_status load_templates(treadle_text *t, treadle_error *err)
     return status;
 }
 
-static treadle_status templates(treadle_text *t, treadle_error *err)
-{
+static treadle_status templates(treadle_text *t, treadle_error *err) {
     if (!t->templates_tried) {
         treadle_status status = load_templates(t, &t->templates_error);
         t->templates_tried = status != TREADLE_OUT_OF_MEMORY;
@@ -147,8 +140,7 @@ static treadle_status templates(treadle_text *t, treadle_error *err)
     return t->templates_error.code;
 }
 
-bool td_text_part_has_template(const treadle_text *text)
-{
+bool td_text_part_has_template(const treadle_text *text) {
     treadle_text *t = (treadle_text *)(uintptr_t)text;
     pthread_mutex_lock(&t->lock);
     bool found = templates(t, NULL) == TREADLE_OK && t->n_templates > 0;
@@ -156,22 +148,23 @@ bool td_text_part_has_template(const treadle_text *text)
     return found;
 }
 
-static treadle_status find_template(const treadle_text *t, const char *name, td_str *out, treadle_error *err)
-{
+static treadle_status find_template(const treadle_text *t, const char *name, td_str *out, treadle_error *err) {
     for (size_t i = 0; i < t->n_templates; i++) {
         if (!td_str_is(t->templates[i].name, name ? name : "default")) continue;
         *out = t->templates[i].text;
         return TREADLE_OK;
     }
     if (!t->n_templates)
-        return td_fail(err, TREADLE_NOT_FOUND, "the model folder has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)");
-    return td_fail(err, TREADLE_NOT_FOUND, "the model folder has no chat template named \"%.200s\"", name ? name : "default");
+        return td_fail(
+            err, TREADLE_NOT_FOUND,
+            "the model folder has no chat template (chat_template.jinja, or chat_template in tokenizer_config.json)");
+    return td_fail(err, TREADLE_NOT_FOUND, "the model folder has no chat template named \"%.200s\"",
+                   name ? name : "default");
 }
 
 /* The default template is parsed once and kept; others each time. *own: the caller frees it. */
-static treadle_status parsed_template(treadle_text *t, const treadle_chat_options *options, const td_template **out, td_template **own,
-                                      treadle_error *err)
-{
+static treadle_status parsed_template(treadle_text *t, const treadle_chat_options *options, const td_template **out,
+                                      td_template **own, treadle_error *err) {
     bool usual = !options->template_text && !options->template_name;
     *own = NULL;
     if (usual && t->parsed) {
@@ -192,9 +185,8 @@ static treadle_status parsed_template(treadle_text *t, const treadle_chat_option
     return TREADLE_OK;
 }
 
-treadle_status td_text_part_render(const treadle_text *text, const char *messages_json, const treadle_chat_options *options,
-                                   td_buf *out, treadle_error *err)
-{
+treadle_status td_text_part_render(const treadle_text *text, const char *messages_json,
+                                   const treadle_chat_options *options, td_buf *out, treadle_error *err) {
     treadle_text *t = (treadle_text *)(uintptr_t)text;
     const td_template *parsed = NULL;
     td_template *own = NULL;

@@ -22,12 +22,12 @@ struct treadle_text {
     td_arena arena;
     const char *dir;
     bool tokenizer_tried, templates_tried;
-    td_tokenizer *tokenizer;       /* NULL: error says why */
+    td_tokenizer *tokenizer; /* NULL: error says why */
     treadle_error tokenizer_error;
-    td_named_template *templates;  /* [n_templates] */
+    td_named_template *templates; /* [n_templates] */
     size_t n_templates;
-    td_json *special;              /* tokenizer_config.json, or NULL: where bos_token and the like stand */
-    td_template *parsed;           /* of the default template, once used */
+    td_json *special;    /* tokenizer_config.json, or NULL: where bos_token and the like stand */
+    td_template *parsed; /* of the default template, once used */
     treadle_error templates_error;
 };
 
@@ -38,7 +38,7 @@ bool td_text_part_has_template(const treadle_text *text);
 
 /* The tokenizer, loaded if need be; or the error that names what is missing or not understood. */
 treadle_status td_text_part_tokenizer(const treadle_text *text, const td_tokenizer **out, treadle_error *err);
-treadle_status td_text_part_render(const treadle_text *text, const char *messages_json, const treadle_chat_options *options,
-                                   td_buf *out, treadle_error *err);
+treadle_status td_text_part_render(const treadle_text *text, const char *messages_json,
+                                   const treadle_chat_options *options, td_buf *out, treadle_error *err);
 
 #endif

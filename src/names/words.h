@@ -6,89 +6,89 @@
 #define TD_NAMES_WORDS_H
 
 /* When a flow step runs. X(NAME, text) */
-#define TD_WHEN_LIST(X)                                                                                               \
-    X(ONCE, "once")     /* when a request starts */                                                                   \
-    X(PROMPT, "prompt") /* at prefill */                                                                              \
-    X(ALWAYS, "always") /* at every step */                                                                           \
+#define TD_WHEN_LIST(X)                                                                                                \
+    X(ONCE, "once")     /* when a request starts */                                                                    \
+    X(PROMPT, "prompt") /* at prefill */                                                                               \
+    X(ALWAYS, "always") /* at every step */                                                                            \
     X(DECODE, "decode") /* at every step but the prefill */
 
-#define TD_LOOP_LIST(X)                                                                                               \
-    X(BATCHED, "batched")                                                                                             \
+#define TD_LOOP_LIST(X)                                                                                                \
+    X(BATCHED, "batched")                                                                                              \
     X(PER_IMAGE, "per_image")
 
-#define TD_POSITION_LIST(X)                                                                                           \
-    X(AUTO, "auto")                                                                                                   \
-    X(DEFAULT, "default")                                                                                             \
-    X(MROPE_3D, "mrope_3d")                                                                                           \
+#define TD_POSITION_LIST(X)                                                                                            \
+    X(AUTO, "auto")                                                                                                    \
+    X(DEFAULT, "default")                                                                                              \
+    X(MROPE_3D, "mrope_3d")                                                                                            \
     X(WINDOWED, "windowed")
 
-#define TD_KV_FORMAT_LIST(X)                                                                                          \
-    X(AUTO, "auto")                                                                                                   \
-    X(SEPARATE, "separate")                                                                                           \
-    X(COMBINED, "combined")                                                                                           \
+#define TD_KV_FORMAT_LIST(X)                                                                                           \
+    X(AUTO, "auto")                                                                                                    \
+    X(SEPARATE, "separate")                                                                                            \
+    X(COMBINED, "combined")                                                                                            \
     X(STATIC, "static")
 
-#define TD_ENGINE_LIST(X)                                                                                             \
-    X(LIGHT, "light")                                                                                                 \
+#define TD_ENGINE_LIST(X)                                                                                              \
+    X(LIGHT, "light")                                                                                                  \
     X(ORT, "ort")
 
-#define TD_MODALITY_LIST(X)                                                                                           \
-    X(IMAGE, "image")                                                                                                 \
-    X(AUDIO, "audio")                                                                                                 \
+#define TD_MODALITY_LIST(X)                                                                                            \
+    X(IMAGE, "image")                                                                                                  \
+    X(AUDIO, "audio")                                                                                                  \
     X(VIDEO, "video")
 
-#define TD_POOLING_LIST(X)                                                                                            \
-    X(MEAN, "mean")                                                                                                   \
-    X(CLS, "cls")                                                                                                     \
-    X(LAST, "last")                                                                                                   \
+#define TD_POOLING_LIST(X)                                                                                             \
+    X(MEAN, "mean")                                                                                                    \
+    X(CLS, "cls")                                                                                                      \
+    X(LAST, "last")                                                                                                    \
     X(NONE, "none")
 
-#define TD_PREPROCESS_FORMAT_LIST(X)                                                                                  \
-    X(ORT_EXTENSIONS, "ort-extensions")                                                                               \
-    X(HF, "hf")                                                                                                       \
-    X(FLAT, "flat")                                                                                                   \
+#define TD_PREPROCESS_FORMAT_LIST(X)                                                                                   \
+    X(ORT_EXTENSIONS, "ort-extensions")                                                                                \
+    X(HF, "hf")                                                                                                        \
+    X(FLAT, "flat")                                                                                                    \
     X(ONNX, "onnx")
 
 /* Files src/config/presets/<text>.json. */
-#define TD_PRESET_LIST(X)                                                                                             \
-    X(AUTOREGRESSIVE_DECODER, "autoregressive-decoder")                                                               \
-    X(VISION_LANGUAGE, "vision-language")                                                                             \
-    X(ENCODER_DECODER, "encoder-decoder")                                                                             \
-    X(SPEECH_LANGUAGE, "speech-language")                                                                             \
-    X(MULTIMODAL, "multimodal")                                                                                       \
-    X(TRANSDUCER, "transducer")                                                                                       \
+#define TD_PRESET_LIST(X)                                                                                              \
+    X(AUTOREGRESSIVE_DECODER, "autoregressive-decoder")                                                                \
+    X(VISION_LANGUAGE, "vision-language")                                                                              \
+    X(ENCODER_DECODER, "encoder-decoder")                                                                              \
+    X(SPEECH_LANGUAGE, "speech-language")                                                                              \
+    X(MULTIMODAL, "multimodal")                                                                                        \
+    X(TRANSDUCER, "transducer")                                                                                        \
     X(FEATURE_EXTRACTION, "feature-extraction")
 
 /* Logits processors in the order in which they work. */
-#define TD_PROCESSOR_LIST(X)                                                                                          \
-    X(REPETITION_PENALTY, "repetition_penalty")                                                                       \
-    X(NO_REPEAT_NGRAM, "no_repeat_ngram_size")                                                                        \
-    X(MIN_LENGTH, "min_length")                                                                                       \
-    X(TEMPERATURE, "temperature")                                                                                     \
-    X(TOP_K, "top_k")                                                                                                 \
-    X(TOP_P, "top_p")                                                                                                 \
+#define TD_PROCESSOR_LIST(X)                                                                                           \
+    X(REPETITION_PENALTY, "repetition_penalty")                                                                        \
+    X(NO_REPEAT_NGRAM, "no_repeat_ngram_size")                                                                         \
+    X(MIN_LENGTH, "min_length")                                                                                        \
+    X(TEMPERATURE, "temperature")                                                                                      \
+    X(TOP_K, "top_k")                                                                                                  \
+    X(TOP_P, "top_p")                                                                                                  \
     X(MIN_P, "min_p")
 
 /* Graph inputs whose values the runtime makes. */
-#define TD_ROLE_LIST(X)                                                                                               \
-    X(INPUT_IDS, "input_ids")                         /* [batch, n] */                                                \
-    X(INPUTS_EMBEDS, "inputs_embeds")                 /* [batch, n, hidden], from a wire */                           \
-    X(DECODER_INPUT_IDS, "decoder_input_ids")         /* [batch, n] */                                                \
-    X(ATTENTION_MASK, "attention_mask")               /* [batch, columns so far] */                                   \
-    X(ENCODER_ATTENTION_MASK, "encoder_attention_mask")                                                               \
-    X(POSITION_IDS, "position_ids")                   /* [batch, n] */                                                \
-    X(TOKEN_TYPE_IDS, "token_type_ids")               /* [batch, n], zeros */                                         \
-    X(CACHE_POSITION, "cache_position")               /* [n] */                                                       \
-    X(PAST_SEQUENCE_LENGTH, "past_sequence_length")   /* one number */                                                \
-    X(TOTAL_SEQUENCE_LENGTH, "total_sequence_length") /* one number */                                                \
-    X(SEQLENS_K, "seqlens_k")                         /* [batch]: keys of a row, less one */                          \
-    X(NUM_LOGITS_TO_KEEP, "num_logits_to_keep")       /* one number */                                                \
-    X(LOGITS_TO_KEEP, "logits_to_keep")               /* the same */                                                  \
-    X(USE_CACHE_BRANCH, "use_cache_branch")           /* one bool: is there a past? */                                \
-    X(CUMULATIVE_SEQUENCE_LENGTH, "cumulative_sequence_length")                                                       \
-    X(BLOCK_TABLE, "block_table")                                                                                     \
-    X(CACHE_INDIRECTION, "cache_indirection")                                                                         \
-    X(WRITE_INDICES, "write_indices")                                                                                 \
+#define TD_ROLE_LIST(X)                                                                                                \
+    X(INPUT_IDS, "input_ids")                 /* [batch, n] */                                                         \
+    X(INPUTS_EMBEDS, "inputs_embeds")         /* [batch, n, hidden], from a wire */                                    \
+    X(DECODER_INPUT_IDS, "decoder_input_ids") /* [batch, n] */                                                         \
+    X(ATTENTION_MASK, "attention_mask")       /* [batch, columns so far] */                                            \
+    X(ENCODER_ATTENTION_MASK, "encoder_attention_mask")                                                                \
+    X(POSITION_IDS, "position_ids")                   /* [batch, n] */                                                 \
+    X(TOKEN_TYPE_IDS, "token_type_ids")               /* [batch, n], zeros */                                          \
+    X(CACHE_POSITION, "cache_position")               /* [n] */                                                        \
+    X(PAST_SEQUENCE_LENGTH, "past_sequence_length")   /* one number */                                                 \
+    X(TOTAL_SEQUENCE_LENGTH, "total_sequence_length") /* one number */                                                 \
+    X(SEQLENS_K, "seqlens_k")                         /* [batch]: keys of a row, less one */                           \
+    X(NUM_LOGITS_TO_KEEP, "num_logits_to_keep")       /* one number */                                                 \
+    X(LOGITS_TO_KEEP, "logits_to_keep")               /* the same */                                                   \
+    X(USE_CACHE_BRANCH, "use_cache_branch")           /* one bool: is there a past? */                                 \
+    X(CUMULATIVE_SEQUENCE_LENGTH, "cumulative_sequence_length")                                                        \
+    X(BLOCK_TABLE, "block_table")                                                                                      \
+    X(CACHE_INDIRECTION, "cache_indirection")                                                                          \
+    X(WRITE_INDICES, "write_indices")                                                                                  \
     X(NONPAD_KV_SEQLEN, "nonpad_kv_seqlen")
 
 typedef enum td_when {
@@ -125,7 +125,7 @@ typedef enum td_role {
 #define TD_WORD_ROW(name, text) TD_ROLE_##name,
     TD_ROLE_LIST(TD_WORD_ROW)
 #undef TD_WORD_ROW
-    TD_ROLE_NONE
+        TD_ROLE_NONE
 } td_role;
 
 /* Texts by enum value, then NULL. */

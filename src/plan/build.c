@@ -5,13 +5,11 @@
 
 enum { DEFAULT_MAX_LENGTH = 2048 };
 
-td_place td_plan_session_place(const td_plan_build_ctx *b, const td_plan_session *session)
-{
+td_place td_plan_session_place(const td_plan_build_ctx *b, const td_plan_session *session) {
     return td_tree_place(b->messages->arena, session->config->json, false);
 }
 
-static void open_signature(td_plan_build_ctx *b, td_plan_session *s)
-{
+static void open_signature(td_plan_build_ctx *b, td_plan_session *s) {
     treadle_error problem = {0};
     treadle_status status = td_signature_open(s->config->path, &s->signature, &problem);
     if (status == TREADLE_OK) return;
@@ -20,13 +18,14 @@ static void open_signature(td_plan_build_ctx *b, td_plan_session *s)
         return;
     }
     const td_json *at = s->config->file ? s->config->file : s->config->json;
-    td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, at, false), "%s: %s%s%s%s%s", s->config->path,
-                    problem.message, problem.pointer[0] ? " at " : "", problem.pointer, problem.hint[0] ? ". " : "", problem.hint);
+    td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, at, false), "%s: %s%s%s%s%s",
+                    s->config->path, problem.message, problem.pointer[0] ? " at " : "", problem.pointer,
+                    problem.hint[0] ? ". " : "", problem.hint);
 }
 
 /* io may name only what the graph has. */
-static void check_renames(td_plan_build_ctx *b, const td_plan_session *s, const td_rename *rows, size_t n, bool inputs)
-{
+static void check_renames(td_plan_build_ctx *b, const td_plan_session *s, const td_rename *rows, size_t n,
+                          bool inputs) {
     const td_light_port *ports = inputs ? s->signature->inputs : s->signature->outputs;
     size_t n_ports = inputs ? s->signature->n_inputs : s->signature->n_outputs;
     for (size_t i = 0; i < n; i++) {
@@ -40,15 +39,13 @@ static void check_renames(td_plan_build_ctx *b, const td_plan_session *s, const 
     }
 }
 
-static bool optional_by_config(const td_config_session *c, td_str name)
-{
+static bool optional_by_config(const td_config_session *c, td_str name) {
     for (size_t i = 0; i < c->n_optional; i++)
         if (td_str_equal(c->optional[i], name)) return true;
     return false;
 }
 
-static void open_session(td_plan_build_ctx *b, const td_config_session *config, td_plan_session *s)
-{
+static void open_session(td_plan_build_ctx *b, const td_config_session *config, td_plan_session *s) {
     *s = (td_plan_session){.name = config->name, .config = config, .logits = -1};
     s->c_name = td_arena_strndup(&b->plan->arena, config->name.p, config->name.n);
     if (!s->c_name) b->out_of_memory = true;
@@ -70,14 +67,14 @@ static void open_session(td_plan_build_ctx *b, const td_config_session *config, 
     check_renames(b, s, config->inputs, config->n_inputs, true);
     check_renames(b, s, config->outputs, config->n_outputs, false);
     td_plan_find_roles(s);
-    s->takes_tokens = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS) >= 0 || td_plan_input_of_role(s, TD_ROLE_INPUTS_EMBEDS) >= 0 ||
+    s->takes_tokens = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS) >= 0 ||
+                      td_plan_input_of_role(s, TD_ROLE_INPUTS_EMBEDS) >= 0 ||
                       td_plan_input_of_role(s, TD_ROLE_DECODER_INPUT_IDS) >= 0;
 }
 
 /* --- logits */
 
-static void find_logits(td_plan_build_ctx *b, td_plan_session *s)
-{
+static void find_logits(td_plan_build_ctx *b, td_plan_session *s) {
     s->logits = td_plan_output_index(s, TD_STR("logits"));
     bool has_state = false;
     for (size_t o = 0; o < s->signature->n_outputs; o++) has_state |= s->out_state[o] >= 0;
@@ -85,18 +82,18 @@ static void find_logits(td_plan_build_ctx *b, td_plan_session *s)
     size_t n = 0, found = 0;
     for (size_t o = 0; o < s->signature->n_outputs; o++) {
         const td_light_port *port = &s->signature->outputs[o];
-        bool fits = s->out_state[o] < 0 && td_dtype_kind(port->dtype) == TD_KIND_FLOAT && (port->shape.rank == 2 || port->shape.rank == 3);
+        bool fits = s->out_state[o] < 0 && td_dtype_kind(port->dtype) == TD_KIND_FLOAT &&
+                    (port->shape.rank == 2 || port->shape.rank == 3);
         n += fits;
         if (fits) found = o;
     }
     if (n != 1) return;
     s->logits = (int32_t)found;
-    td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_plan_session_place(b, s), "output \"%.*s\" is taken as the logits",
-                    TD_STR_ARGS(s->signature->outputs[found].name));
+    td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_plan_session_place(b, s),
+                    "output \"%.*s\" is taken as the logits", TD_STR_ARGS(s->signature->outputs[found].name));
 }
 
-static void describe_logits(td_plan_build_ctx *b)
-{
+static void describe_logits(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t i = 0; i < plan->n_sessions && plan->decoder < 0; i++)
         if (plan->sessions[i].logits >= 0) plan->decoder = (int32_t)i;
@@ -112,11 +109,11 @@ static void describe_logits(td_plan_build_ctx *b)
 
 /* --- tokens against the vocabulary */
 
-static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab)
-{
+static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab) {
     for (const td_json *item = value->first; item; item = item->next) check_ids(b, item, vocab);
     if (value->kind != TD_JSON_INT || value->as_int < vocab) return;
-    bool ours = td_tree_source(value)->path && b->config->file && strcmp(td_tree_source(value)->path, b->config->file) == 0;
+    bool ours =
+        td_tree_source(value)->path && b->config->file && strcmp(td_tree_source(value)->path, b->config->file) == 0;
     bool set = !td_tree_source(value)->path; /* by the caller */
     td_messages_add(b->messages, ours || set ? TREADLE_MESSAGE_ERROR : TREADLE_MESSAGE_WARNING,
                     td_tree_place(b->messages->arena, value, false),
@@ -124,16 +121,14 @@ static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab)
                     (long long)value->as_int);
 }
 
-void td_plan_check_tokens(td_plan_build_ctx *b)
-{
+void td_plan_check_tokens(td_plan_build_ctx *b) {
     const td_json *tokens = td_json_get(b->config->root, "tokens");
     if (tokens && tokens->kind == TD_JSON_OBJECT && b->plan->vocab > 0) check_ids(b, tokens, b->plan->vocab);
 }
 
 /* --- lengths, batching, what cannot run */
 
-static void find_lengths(td_plan_build_ctx *b)
-{
+static void find_lengths(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     const td_config *c = b->config;
     int64_t table = plan->decoder < 0 ? 0 : td_plan_position_table(&plan->sessions[plan->decoder]);
@@ -146,23 +141,25 @@ static void find_lengths(td_plan_build_ctx *b)
     int64_t context = c->context_length;
     if (table > 0 && (context <= 0 || context > table)) {
         if (context > table)
-            td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_tree_place(b->messages->arena, c->context_length_json, false),
-                            "context_length %lld is lowered to %lld, which the graph's tables allow", (long long)context, (long long)table);
+            td_messages_add(b->messages, TREADLE_MESSAGE_NOTE,
+                            td_tree_place(b->messages->arena, c->context_length_json, false),
+                            "context_length %lld is lowered to %lld, which the graph's tables allow",
+                            (long long)context, (long long)table);
         context = table;
     }
     plan->max_length = c->max_length > 0 ? c->max_length : context > 0 ? context : DEFAULT_MAX_LENGTH;
     if (context > 0 && plan->max_length > context) {
         if (c->max_length > context && c->context_length != context)
-            td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_tree_place(b->messages->arena, c->max_length_json, false),
-                            "max_length %lld is lowered to the context length %lld", (long long)c->max_length, (long long)context);
+            td_messages_add(
+                b->messages, TREADLE_MESSAGE_NOTE, td_tree_place(b->messages->arena, c->max_length_json, false),
+                "max_length %lld is lowered to the context length %lld", (long long)c->max_length, (long long)context);
         plan->max_length = context;
     }
     plan->context_length = context > 0 ? context : INT32_MAX;
     plan->prefill_chunk = TD_MAX(c->prefill_chunk, (int64_t)0);
 }
 
-static void find_positions(td_plan_build_ctx *b)
-{
+static void find_positions(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t i = 0; i < plan->n_sessions; i++) {
         const td_plan_session *s = &plan->sessions[i];
@@ -174,15 +171,17 @@ static void find_positions(td_plan_build_ctx *b)
     }
 }
 
-static td_batching find_batching(const td_plan *plan)
-{
+static td_batching find_batching(const td_plan *plan) {
     const td_plan_session *s = &plan->sessions[plan->decoder];
     for (size_t k = 0; k < plan->n_states; k++)
-        if (plan->states[k].kind != TD_STATE_SEPARATE && plan->states[k].kind != TD_STATE_COMBINED) return TD_BATCH_APART;
+        if (plan->states[k].kind != TD_STATE_SEPARATE && plan->states[k].kind != TD_STATE_COMBINED)
+            return TD_BATCH_APART;
     if (plan->n_sessions > 1 || !plan->n_states) return TD_BATCH_APART;
     int32_t ids = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS);
-    if (ids < 0 || s->signature->inputs[ids].shape.rank != 2 || s->signature->inputs[ids].shape.dims[0] >= 0) return TD_BATCH_APART;
-    if (td_plan_input_of_role(s, TD_ROLE_CACHE_POSITION) >= 0 || td_plan_input_of_role(s, TD_ROLE_PAST_SEQUENCE_LENGTH) >= 0)
+    if (ids < 0 || s->signature->inputs[ids].shape.rank != 2 || s->signature->inputs[ids].shape.dims[0] >= 0)
+        return TD_BATCH_APART;
+    if (td_plan_input_of_role(s, TD_ROLE_CACHE_POSITION) >= 0 ||
+        td_plan_input_of_role(s, TD_ROLE_PAST_SEQUENCE_LENGTH) >= 0)
         return TD_BATCH_APART;
     bool mask = td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0;
     if (td_plan_all_gqa(plan, plan->decoder))
@@ -190,8 +189,7 @@ static td_batching find_batching(const td_plan *plan)
     return mask && plan->has_positions ? TD_BATCH_MASK : TD_BATCH_APART;
 }
 
-static bool role_is_made(td_role role)
-{
+static bool role_is_made(td_role role) {
     switch (role) {
     case TD_ROLE_INPUT_IDS:
     case TD_ROLE_ATTENTION_MASK:
@@ -209,26 +207,28 @@ static bool role_is_made(td_role role)
 }
 
 /* Why an input cannot be made, or NULL. */
-static const char *input_fault(td_plan *plan, const td_plan_session *s, size_t i)
-{
+static const char *input_fault(td_plan *plan, const td_plan_session *s, size_t i) {
     const td_light_port *port = &s->signature->inputs[i];
     td_role role = (td_role)s->feeds[i].index;
     const char *why = NULL;
     if (s->feeds[i].kind == TD_FEED_REQUEST) why = "needs a tensor of the request";
     else if (s->feeds[i].kind == TD_FEED_NONE && !port->optional) why = "needs zero rows";
     else if (s->feeds[i].kind == TD_FEED_ROLE && !role_is_made(role)) why = "is of a kind";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_ATTENTION_MASK && port->shape.rank > 2) why = "is a mask of more than two dimensions,";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_POSITION_IDS && port->shape.rank > 2) why = "takes positions in three dimensions,";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_INPUT_IDS && port->shape.rank == 2 && port->shape.dims[1] > 1)
+    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_ATTENTION_MASK && port->shape.rank > 2)
+        why = "is a mask of more than two dimensions,";
+    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_POSITION_IDS && port->shape.rank > 2)
+        why = "takes positions in three dimensions,";
+    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_INPUT_IDS && port->shape.rank == 2 &&
+             port->shape.dims[1] > 1)
         why = "takes windows of fixed length,";
     if (!why) return NULL;
-    const char *text = td_arena_printf(&plan->arena, "input \"%.*s\" of session \"%.*s\" %s which this build does not make yet",
-                                       TD_STR_ARGS(port->name), TD_STR_ARGS(s->name), why);
+    const char *text =
+        td_arena_printf(&plan->arena, "input \"%.*s\" of session \"%.*s\" %s which this build does not make yet",
+                        TD_STR_ARGS(port->name), TD_STR_ARGS(s->name), why);
     return text ? text : "out of memory";
 }
 
-static const char *find_fault(td_plan *plan, const td_config *c)
-{
+static const char *find_fault(td_plan *plan, const td_config *c) {
     if (plan->decoder < 0) return "no session has logits: there are no tokens to generate";
     if (plan->logits_rank != 2 && plan->logits_rank != 3) return "the logits have neither two nor three dimensions";
     if (td_dtype_kind(plan->logits_dtype) != TD_KIND_FLOAT) return "the logits are no floating-point numbers";
@@ -254,8 +254,7 @@ static const char *find_fault(td_plan *plan, const td_config *c)
     return NULL;
 }
 
-static void run_stages(td_plan_build_ctx *b)
-{
+static void run_stages(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     td_plan_find_states(b);
     if (b->out_of_memory) return;
@@ -274,8 +273,7 @@ static void run_stages(td_plan_build_ctx *b)
     if (!plan->cannot_run) plan->batching = find_batching(plan);
 }
 
-treadle_status td_plan_build(const td_config *config, td_messages *messages, td_plan **out, treadle_error *err)
-{
+treadle_status td_plan_build(const td_config *config, td_messages *messages, td_plan **out, treadle_error *err) {
     td_plan *plan = td_alloc_zero(1, sizeof *plan);
     if (!plan) return td_fail_memory(err, "a plan", sizeof *plan);
     td_arena_init(&plan->arena);
@@ -283,7 +281,8 @@ treadle_status td_plan_build(const td_config *config, td_messages *messages, td_
     td_plan_build_ctx b = {config, plan, messages, false};
     plan->sessions = TD_ARENA_ARRAY(&plan->arena, td_plan_session, config->n_sessions);
     b.out_of_memory = !plan->sessions;
-    for (size_t i = 0; i < config->n_sessions && !b.out_of_memory; i++) open_session(&b, &config->sessions[i], &plan->sessions[plan->n_sessions++]);
+    for (size_t i = 0; i < config->n_sessions && !b.out_of_memory; i++)
+        open_session(&b, &config->sessions[i], &plan->sessions[plan->n_sessions++]);
     if (!b.out_of_memory) run_stages(&b);
     if (b.out_of_memory || messages->failed) {
         td_plan_free(plan);
@@ -293,16 +292,14 @@ treadle_status td_plan_build(const td_config *config, td_messages *messages, td_
     return TREADLE_OK;
 }
 
-void td_plan_free(td_plan *plan)
-{
+void td_plan_free(td_plan *plan) {
     if (!plan) return;
     for (size_t i = 0; i < plan->n_sessions; i++) td_signature_close(plan->sessions[i].signature);
     td_arena_free(&plan->arena);
     td_free(plan);
 }
 
-int64_t td_plan_state_bytes(const td_plan *plan, int64_t tokens)
-{
+int64_t td_plan_state_bytes(const td_plan *plan, int64_t tokens) {
     int64_t total = 0;
     for (size_t k = 0; k < plan->n_states; k++) {
         const td_state_tensor *s = &plan->states[k];

@@ -1,23 +1,20 @@
 /* plan/flow.c - the steps: declared or found, and promotion of prompt steps that later steps need afresh. */
 #include "plan/plan.h"
 
-static void add_step(td_plan *plan, int32_t session, td_when when, td_loop loop)
-{
+static void add_step(td_plan *plan, int32_t session, td_when when, td_loop loop) {
     plan->steps[plan->n_steps++] = (td_plan_step){.session = session, .when = when, .declared = when, .loop = loop};
 }
 
-static void check_loop_over(td_plan_build_ctx *b, const td_config_step *step, const td_plan_session *session)
-{
+static void check_loop_over(td_plan_build_ctx *b, const td_config_step *step, const td_plan_session *session) {
     if (!step->loop_over.n || td_plan_input_index(session, step->loop_over) >= 0) return;
     td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, step->loop_over_json, false),
-                    "loop_over \"%.*s\" is no input of session \"%.*s\" (inputs: %s)", (int)TD_MIN(step->loop_over.n, (size_t)200),
-                    step->loop_over.p, TD_STR_ARGS(session->name),
+                    "loop_over \"%.*s\" is no input of session \"%.*s\" (inputs: %s)",
+                    (int)TD_MIN(step->loop_over.n, (size_t)200), step->loop_over.p, TD_STR_ARGS(session->name),
                     td_plan_port_names(b->messages->arena, session->signature->inputs, session->signature->n_inputs));
 }
 
 /* A single session without a flow: a decoder runs at every step, anything else once. */
-static void find_flow(td_plan_build_ctx *b)
-{
+static void find_flow(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     if (plan->n_sessions == 1 && plan->sessions[0].signature) {
         bool decodes = plan->sessions[0].logits >= 0;
@@ -27,13 +24,13 @@ static void find_flow(td_plan_build_ctx *b)
     }
     if (plan->n_sessions < 2 || b->messages->n_errors) return;
     const td_json *pipeline = td_json_get(b->config->root, "pipeline");
-    td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, pipeline, false),
-                    "expected a \"flow\" for %zu sessions, found none: this build finds the flow of a single session only",
-                    plan->n_sessions);
+    td_messages_add(
+        b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, pipeline, false),
+        "expected a \"flow\" for %zu sessions, found none: this build finds the flow of a single session only",
+        plan->n_sessions);
 }
 
-void td_plan_find_steps(td_plan_build_ctx *b)
-{
+void td_plan_find_steps(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     plan->steps = TD_ARENA_ARRAY(&plan->arena, td_plan_step, TD_MAX(b->config->n_steps, (size_t)1));
     if (!plan->steps) {
@@ -50,20 +47,19 @@ void td_plan_find_steps(td_plan_build_ctx *b)
     if (!b->config->n_steps) find_flow(b);
 }
 
-static bool feeds_every_step(const td_plan *plan, int32_t session)
-{
+static bool feeds_every_step(const td_plan *plan, int32_t session) {
     for (size_t i = 0; i < plan->n_wires; i++) {
         if (plan->wires[i].from_session != session || plan->wires[i].hold) continue;
         for (size_t k = 0; k < plan->n_steps; k++)
-            if (plan->steps[k].session == plan->wires[i].to_session && plan->steps[k].when == TD_WHEN_ALWAYS) return true;
+            if (plan->steps[k].session == plan->wires[i].to_session && plan->steps[k].when == TD_WHEN_ALWAYS)
+                return true;
     }
     return false;
 }
 
 /* A step that takes tokens and feeds an always step has to follow every new token. Features of a modality do not: they have
  * no rows after the prompt. Backwards, so that a promoted step promotes those before it. */
-void td_plan_promote(td_plan_build_ctx *b)
-{
+void td_plan_promote(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t k = plan->n_steps; k-- > 0;) {
         td_plan_step *step = &plan->steps[k];

@@ -25,24 +25,23 @@ typedef struct name_parts {
     int32_t layer;
 } name_parts;
 
-static bool is_word(td_str w, const char *const *list)
-{
+static bool is_word(td_str w, const char *const *list) {
     for (; *list; list++)
         if (td_str_is(w, *list)) return true;
     return false;
 }
 
 /* Cuts a name into lower-case words; true if they all fit. */
-static bool cut(td_str name, char *lower, size_t room, td_str words[MAX_WORDS], size_t *n)
-{
+static bool cut(td_str name, char *lower, size_t room, td_str words[MAX_WORDS], size_t *n) {
     *n = 0;
     if (name.n >= room) return false;
     size_t begin = 0;
     for (size_t i = 0; i <= name.n; i++) {
         unsigned char c = i < name.n ? (unsigned char)name.p[i] : 0;
         bool part = i < name.n && isalnum(c);
-        bool edge = part && i > begin && ((isdigit(c) != 0) != (isdigit((unsigned char)name.p[i - 1]) != 0) ||
-                                          (isupper(c) && islower((unsigned char)name.p[i - 1])));
+        bool edge = part && i > begin &&
+                    ((isdigit(c) != 0) != (isdigit((unsigned char)name.p[i - 1]) != 0) ||
+                     (isupper(c) && islower((unsigned char)name.p[i - 1])));
         if ((!part || edge) && i > begin) {
             if (*n == MAX_WORDS) return false;
             words[(*n)++] = (td_str){lower + begin, i - begin};
@@ -54,9 +53,9 @@ static bool cut(td_str name, char *lower, size_t room, td_str words[MAX_WORDS], 
     return true;
 }
 
-static void take_apart(td_str name, name_parts *out)
-{
-    static const char *const dropped[] = {"past", "present", "cache", "new", "old", "in", "out", "next", "updated", "input", "output", NULL};
+static void take_apart(td_str name, name_parts *out) {
+    static const char *const dropped[] = {"past", "present", "cache",   "new",   "old",    "in",
+                                          "out",  "next",    "updated", "input", "output", NULL};
     static const char *const keys[] = {"key", "keys", "k", NULL}, *const values[] = {"value", "values", "v", NULL};
     static const char *const crosses[] = {"cross", "encoder", NULL}, *const selves[] = {"self", "decoder", NULL};
     char lower[256];
@@ -98,15 +97,13 @@ static void take_apart(td_str name, name_parts *out)
     if (out->part != TD_PART_OTHER && out->layer >= 0) out->says_state = true;
 }
 
-static bool same_type(const td_light_port *a, const td_light_port *b)
-{
+static bool same_type(const td_light_port *a, const td_light_port *b) {
     return a->kind == TD_ONNX_TYPE_TENSOR && b->kind == TD_ONNX_TYPE_TENSOR && a->dtype == b->dtype &&
            (a->shape.rank == b->shape.rank || b->shape.rank < 0);
 }
 
 /* Fixed dimensions agree; a free one fits anything. */
-static bool fits(const td_light_port *a, const td_light_port *b)
-{
+static bool fits(const td_light_port *a, const td_light_port *b) {
     if (!same_type(a, b)) return false;
     for (int i = 0; i < a->shape.rank && b->shape.rank >= 0; i++)
         if (a->shape.dims[i] >= 0 && b->shape.dims[i] >= 0 && a->shape.dims[i] != b->shape.dims[i]) return false;
@@ -114,12 +111,12 @@ static bool fits(const td_light_port *a, const td_light_port *b)
 }
 
 /* The dimension that grows: free in the input, not the batch. Where several are free, the one whose symbol changes. */
-static int growing_axis(const td_light_port *in, const td_light_port *out, int batch_axis)
-{
+static int growing_axis(const td_light_port *in, const td_light_port *out, int batch_axis) {
     int usual = in->shape.rank == 3 ? 1 : in->shape.rank - 2, found = -1, n = 0;
     for (int i = 0; i < in->shape.rank; i++) {
         if (i == batch_axis || in->shape.dims[i] >= 0) continue;
-        bool changes = out->shape.rank != in->shape.rank || !td_str_equal(in->dim_names[i], out->dim_names[i]) || !in->dim_names[i].n;
+        bool changes = out->shape.rank != in->shape.rank || !td_str_equal(in->dim_names[i], out->dim_names[i]) ||
+                       !in->dim_names[i].n;
         if (found < 0 || changes) found = i;
         n++;
     }
@@ -130,8 +127,7 @@ static int growing_axis(const td_light_port *in, const td_light_port *out, int b
     return found;
 }
 
-static void describe(td_state_tensor *s, const td_light_port *in, const td_light_port *out, const name_parts *parts)
-{
+static void describe(td_state_tensor *s, const td_light_port *in, const td_light_port *out, const name_parts *parts) {
     s->dtype = in->dtype;
     s->shape = in->shape;
     s->part = parts->part;
@@ -159,8 +155,7 @@ typedef struct pairing {
     const td_state_tensor *first; /* of this session */
 } pairing;
 
-static void pair(pairing *p, size_t in, size_t out)
-{
+static void pair(pairing *p, size_t in, size_t out) {
     td_plan *plan = p->b->plan;
     td_state_tensor *s = &plan->states[plan->n_states];
     describe(s, &p->sig->inputs[in], &p->sig->outputs[out], &p->ins[in]);
@@ -173,8 +168,7 @@ static void pair(pairing *p, size_t in, size_t out)
 }
 
 /* A name written as a pattern with {layer} or %d in it, against a name. -1: no match. */
-static int32_t match_pattern(td_str pattern, td_str name)
-{
+static int32_t match_pattern(td_str pattern, td_str name) {
     ptrdiff_t at = td_str_find(pattern, TD_STR("{layer}"));
     size_t hole = 7;
     if (at < 0) {
@@ -183,7 +177,8 @@ static int32_t match_pattern(td_str pattern, td_str name)
     }
     if (at < 0) return td_str_equal(pattern, name) ? 0 : -1;
     td_str head = {pattern.p, (size_t)at}, tail = {pattern.p + at + hole, pattern.n - (size_t)at - hole};
-    if (name.n < head.n + tail.n + 1 || name.n > head.n + tail.n + 5 || !td_str_starts(name, head) || !td_str_ends(name, tail))
+    if (name.n < head.n + tail.n + 1 || name.n > head.n + tail.n + 5 || !td_str_starts(name, head) ||
+        !td_str_ends(name, tail))
         return -1;
     int32_t layer = 0;
     for (size_t i = head.n; i < name.n - tail.n; i++) {
@@ -193,8 +188,7 @@ static int32_t match_pattern(td_str pattern, td_str name)
     return layer;
 }
 
-static void pair_by_patterns(pairing *p, td_str past, td_str present, td_state_part part)
-{
+static void pair_by_patterns(pairing *p, td_str past, td_str present, td_state_part part) {
     for (size_t i = 0; past.n && present.n && i < p->sig->n_inputs; i++) {
         int32_t layer = match_pattern(past, p->sig->inputs[i].name);
         if (layer < 0 || p->in_done[i]) continue;
@@ -208,8 +202,7 @@ static void pair_by_patterns(pairing *p, td_str past, td_str present, td_state_p
     }
 }
 
-static void pair_by_stem(pairing *p)
-{
+static void pair_by_stem(pairing *p) {
     for (size_t i = 0; i < p->sig->n_inputs; i++) {
         if (p->in_done[i] || p->sig->inputs[i].kind != TD_ONNX_TYPE_TENSOR || !p->ins[i].stem[0]) continue;
         for (size_t o = 0; o < p->sig->n_outputs; o++) {
@@ -223,8 +216,7 @@ static void pair_by_stem(pairing *p)
 }
 
 /* The one free input and the one free output of a type and shape, where the input's name says that it is state. */
-static void pair_leftovers(pairing *p)
-{
+static void pair_leftovers(pairing *p) {
     for (size_t i = 0; i < p->sig->n_inputs; i++) {
         if (p->in_done[i] || !p->ins[i].says_state) continue;
         size_t n_in = 0, n_out = 0, found = 0;
@@ -241,8 +233,7 @@ static void pair_leftovers(pairing *p)
 }
 
 /* What the missing partner would be called: the name of the partner of a sibling, with this one's word for key or value. */
-static const char *partner_name(const pairing *p, size_t in)
-{
+static const char *partner_name(const pairing *p, size_t in) {
     td_arena *arena = p->b->messages->arena;
     const td_plan *plan = p->b->plan;
     td_str mine = p->sig->inputs[in].name;
@@ -262,16 +253,16 @@ static const char *partner_name(const pairing *p, size_t in)
             if (next >= 0) at = next;
         }
         if (at < 0) continue;
-        const char *name = td_arena_printf(arena, "%.*s%.*s%.*s", (int)at, out_name.p, TD_STR_ARGS(ours),
-                                           (int)(out_name.n - (size_t)at - theirs.n), out_name.p + (size_t)at + theirs.n);
+        const char *name =
+            td_arena_printf(arena, "%.*s%.*s%.*s", (int)at, out_name.p, TD_STR_ARGS(ours),
+                            (int)(out_name.n - (size_t)at - theirs.n), out_name.p + (size_t)at + theirs.n);
         return name ? name : "";
     }
     return "";
 }
 
 /* A cache input that nothing feeds and no output continues: an error. Cross caches are fed by wires. */
-static void report_lonely(pairing *p)
-{
+static void report_lonely(pairing *p) {
     const td_plan_session *session = &p->b->plan->sessions[p->session];
     for (size_t i = 0; i < p->sig->n_inputs; i++) {
         const name_parts *parts = &p->ins[i];
@@ -279,16 +270,16 @@ static void report_lonely(pairing *p)
         if (p->in_done[i] || !cache || parts->cross || p->b->plan->n_sessions > 1) continue;
         const char *wanted = partner_name(p, i);
         td_str name = p->sig->inputs[i].name;
-        td_messages_add(p->b->messages, TREADLE_MESSAGE_ERROR, td_plan_session_place(p->b, session),
-                        "state input \"%.*s\" of session \"%.*s\" has no partner: expected an output%s%s%s that continues it (outputs: %s)",
-                        TD_STR_ARGS(name), TD_STR_ARGS(session->name), wanted[0] ? " \"" : "", wanted, wanted[0] ? "\"" : "",
-                        td_plan_port_names(p->b->messages->arena, p->sig->outputs, p->sig->n_outputs));
+        td_messages_add(
+            p->b->messages, TREADLE_MESSAGE_ERROR, td_plan_session_place(p->b, session),
+            "state input \"%.*s\" of session \"%.*s\" has no partner: expected an output%s%s%s that continues it (outputs: %s)",
+            TD_STR_ARGS(name), TD_STR_ARGS(session->name), wanted[0] ? " \"" : "", wanted, wanted[0] ? "\"" : "",
+            td_plan_port_names(p->b->messages->arena, p->sig->outputs, p->sig->n_outputs));
         session->feeds[i] = (td_feed){TD_FEED_NONE, -2}; /* reported: not unfed as well */
     }
 }
 
-static void pair_session(td_plan_build_ctx *b, int32_t index)
-{
+static void pair_session(td_plan_build_ctx *b, int32_t index) {
     td_plan_session *session = &b->plan->sessions[index];
     const td_signature *sig = session->signature;
     td_arena *arena = &b->plan->arena;
@@ -315,8 +306,7 @@ static void pair_session(td_plan_build_ctx *b, int32_t index)
     report_lonely(&p);
 }
 
-void td_plan_find_states(td_plan_build_ctx *b)
-{
+void td_plan_find_states(td_plan_build_ctx *b) {
     size_t most = 0;
     for (size_t i = 0; i < b->plan->n_sessions; i++)
         if (b->plan->sessions[i].signature) most += b->plan->sessions[i].signature->n_inputs;

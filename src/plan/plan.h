@@ -25,11 +25,11 @@ typedef struct td_feed {
 } td_feed;
 
 /* X(NAME, text) */
-#define TD_STATE_KIND_LIST(X)                                                                                         \
-    X(SEPARATE, "separate") /* keys or values that grow along one dimension */                                       \
-    X(COMBINED, "combined") /* both in one, [2, batch, heads, seq, dim] */                                            \
-    X(STATIC, "static")     /* keys or values of a fixed number of positions */                                       \
-    X(CROSS, "cross")       /* made once, then only read */                                                           \
+#define TD_STATE_KIND_LIST(X)                                                                                          \
+    X(SEPARATE, "separate")   /* keys or values that grow along one dimension */                                       \
+    X(COMBINED, "combined")   /* both in one, [2, batch, heads, seq, dim] */                                           \
+    X(STATIC, "static")       /* keys or values of a fixed number of positions */                                      \
+    X(CROSS, "cross")         /* made once, then only read */                                                          \
     X(RECURRENT, "recurrent") /* no growing dimension */
 
 typedef enum td_state_kind {
@@ -48,9 +48,9 @@ typedef struct td_state_tensor { /* one input and the output that becomes it */
     int32_t layer; /* -1: the name has no number */
     int32_t session, input, output;
     td_dtype dtype;
-    td_shape shape;      /* of the input; dims < 0 are free: batch_axis and, for caches, seq_axis among them */
-    int batch_axis;      /* -1: none */
-    int seq_axis;        /* the dimension that grows; -1: none */
+    td_shape shape;          /* of the input; dims < 0 are free: batch_axis and, for caches, seq_axis among them */
+    int batch_axis;          /* -1: none */
+    int seq_axis;            /* the dimension that grows; -1: none */
     int64_t heads, head_dim; /* 0: not known */
 } td_state_tensor;
 
@@ -97,13 +97,13 @@ typedef struct td_plan {
     td_state_tensor *states;
     size_t n_states;
 
-    int32_t decoder;        /* the session with logits; -1: none */
+    int32_t decoder; /* the session with logits; -1: none */
     td_dtype logits_dtype;
-    int logits_rank;        /* 2: [batch, vocab], 3: [batch, positions, vocab] */
-    bool logits_last_only;  /* the graph gives the last position alone */
-    int64_t vocab;          /* 0: not declared */
+    int logits_rank;       /* 2: [batch, vocab], 3: [batch, positions, vocab] */
+    bool logits_last_only; /* the graph gives the last position alone */
+    int64_t vocab;         /* 0: not declared */
     td_batching batching;
-    td_position position;   /* TD_POSITION_AUTO: the graph takes none */
+    td_position position; /* TD_POSITION_AUTO: the graph takes none */
     bool has_positions;
     int64_t context_length; /* most tokens of a row */
     int64_t max_length;     /* default limit */

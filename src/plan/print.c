@@ -1,20 +1,17 @@
 /* plan/print.c - the plan as JSON and as text. State tensors of one layer and kind are one entry. */
 #include "plan/plan.h"
 
-static void write_str(td_json_writer *w, const char *key, td_str value)
-{
+static void write_str(td_json_writer *w, const char *key, td_str value) {
     td_json_key(w, key);
     td_json_write_string(w, value);
 }
 
-static void write_text(td_json_writer *w, const char *key, const char *value)
-{
+static void write_text(td_json_writer *w, const char *key, const char *value) {
     td_json_key(w, key);
     td_json_write_text(w, value);
 }
 
-static void write_end(td_json_writer *w, const char *key, td_str session, td_str port)
-{
+static void write_end(td_json_writer *w, const char *key, td_str session, td_str port) {
     td_buf text = {0};
     td_buf_printf(&text, "%.*s.%.*s", TD_STR_ARGS(session), TD_STR_ARGS(port));
     if (text.failed) w->out->failed = true;
@@ -22,8 +19,7 @@ static void write_end(td_json_writer *w, const char *key, td_str session, td_str
     td_buf_free(&text);
 }
 
-static void write_steps(const td_plan *plan, td_json_writer *w)
-{
+static void write_steps(const td_plan *plan, td_json_writer *w) {
     td_json_key(w, "steps");
     td_json_begin_array(w);
     for (size_t k = 0; k < plan->n_steps; k++) {
@@ -42,8 +38,7 @@ static void write_steps(const td_plan *plan, td_json_writer *w)
     td_json_end_array(w);
 }
 
-static void write_wires(const td_plan *plan, td_json_writer *w)
-{
+static void write_wires(const td_plan *plan, td_json_writer *w) {
     td_json_key(w, "wires");
     td_json_begin_array(w);
     for (size_t i = 0; i < plan->n_wires; i++) {
@@ -59,8 +54,7 @@ static void write_wires(const td_plan *plan, td_json_writer *w)
 }
 
 /* Graph input to role, in order of the sessions; equal names of two sessions have equal roles. */
-static void write_roles(const td_plan *plan, td_json_writer *w)
-{
+static void write_roles(const td_plan *plan, td_json_writer *w) {
     td_json_key(w, "roles");
     td_json_begin_object(w);
     for (size_t i = 0; i < plan->n_sessions; i++) {
@@ -69,7 +63,9 @@ static void write_roles(const td_plan *plan, td_json_writer *w)
             if (s->feeds[k].kind != TD_FEED_ROLE) continue;
             bool again = false;
             for (size_t j = 0; j < i; j++) {
-                ptrdiff_t at = plan->sessions[j].signature ? td_signature_find_input(plan->sessions[j].signature, s->signature->inputs[k].name) : -1;
+                ptrdiff_t at = plan->sessions[j].signature
+                                   ? td_signature_find_input(plan->sessions[j].signature, s->signature->inputs[k].name)
+                                   : -1;
                 again |= at >= 0 && plan->sessions[j].feeds[at].kind == TD_FEED_ROLE;
             }
             if (again) continue;
@@ -81,20 +77,17 @@ static void write_roles(const td_plan *plan, td_json_writer *w)
 }
 
 /* True if state a belongs to the entry that starts with state b. */
-static bool same_entry(const td_state_tensor *a, const td_state_tensor *b)
-{
+static bool same_entry(const td_state_tensor *a, const td_state_tensor *b) {
     return a->session == b->session && a->kind == b->kind && a->layer == b->layer && b->layer >= 0;
 }
 
-static bool starts_entry(const td_plan *plan, size_t k)
-{
+static bool starts_entry(const td_plan *plan, size_t k) {
     for (size_t i = 0; i < k; i++)
         if (same_entry(&plan->states[k], &plan->states[i])) return false;
     return true;
 }
 
-static void write_names(const td_plan *plan, size_t first, bool inputs, td_json_writer *w)
-{
+static void write_names(const td_plan *plan, size_t first, bool inputs, td_json_writer *w) {
     const td_state_tensor *head = &plan->states[first];
     const td_signature *sig = plan->sessions[head->session].signature;
     td_json_key(w, inputs ? "inputs" : "outputs");
@@ -109,8 +102,7 @@ static void write_names(const td_plan *plan, size_t first, bool inputs, td_json_
     td_json_end_array(w);
 }
 
-static void write_states(const td_plan *plan, td_json_writer *w)
-{
+static void write_states(const td_plan *plan, td_json_writer *w) {
     td_json_key(w, "state");
     td_json_begin_array(w);
     for (size_t k = 0; k < plan->n_states; k++) {
@@ -136,29 +128,28 @@ static void write_states(const td_plan *plan, td_json_writer *w)
     td_json_end_array(w);
 }
 
-static void feed_text(const td_plan *plan, const td_feed *feed, td_buf *out)
-{
+static void feed_text(const td_plan *plan, const td_feed *feed, td_buf *out) {
     switch (feed->kind) {
     case TD_FEED_NONE: td_buf_text(out, "nothing (optional)"); return;
     case TD_FEED_ROLE: td_buf_printf(out, "role %s", td_role_words[feed->index]); return;
     case TD_FEED_REQUEST: td_buf_text(out, "the request"); return;
     case TD_FEED_STATE: {
         const td_state_tensor *s = &plan->states[feed->index];
-        td_buf_printf(out, "state from %.*s", TD_STR_ARGS(plan->sessions[s->session].signature->outputs[s->output].name));
+        td_buf_printf(out, "state from %.*s",
+                      TD_STR_ARGS(plan->sessions[s->session].signature->outputs[s->output].name));
         return;
     }
     case TD_FEED_WIRE: {
         const td_plan_wire *wire = &plan->wires[feed->index];
         const td_plan_session *from = &plan->sessions[wire->from_session];
-        td_buf_printf(out, "%.*s.%.*s (%s)", TD_STR_ARGS(from->name), TD_STR_ARGS(from->signature->outputs[wire->from_output].name),
-                      wire->why);
+        td_buf_printf(out, "%.*s.%.*s (%s)", TD_STR_ARGS(from->name),
+                      TD_STR_ARGS(from->signature->outputs[wire->from_output].name), wire->why);
         return;
     }
     }
 }
 
-static void write_feeds(const td_plan *plan, td_json_writer *w)
-{
+static void write_feeds(const td_plan *plan, td_json_writer *w) {
     td_buf text = {0};
     td_json_key(w, "feeds");
     td_json_begin_object(w);
@@ -179,13 +170,11 @@ static void write_feeds(const td_plan *plan, td_json_writer *w)
     td_buf_free(&text);
 }
 
-static const char *position_text(const td_plan *plan)
-{
+static const char *position_text(const td_plan *plan) {
     return plan->has_positions ? td_position_words[plan->position] : "none";
 }
 
-static const char *batching_text(td_batching batching)
-{
+static const char *batching_text(td_batching batching) {
     switch (batching) {
     case TD_BATCH_APART: return "rows run apart";
     case TD_BATCH_LENGTHS: return "rows share a run, each with its length";
@@ -194,8 +183,7 @@ static const char *batching_text(td_batching batching)
     return "";
 }
 
-void td_plan_write_json(const td_plan *plan, td_json_writer *w)
-{
+void td_plan_write_json(const td_plan *plan, td_json_writer *w) {
     td_json_begin_object(w);
     write_steps(plan, w);
     write_wires(plan, w);
@@ -208,12 +196,11 @@ void td_plan_write_json(const td_plan *plan, td_json_writer *w)
     td_json_end_object(w);
 }
 
-void td_plan_write_text(const td_plan *plan, td_buf *out)
-{
+void td_plan_write_text(const td_plan *plan, td_buf *out) {
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_step *step = &plan->steps[k];
-        td_buf_printf(out, "step %zu: %.*s, %s%s\n", k + 1, TD_STR_ARGS(plan->sessions[step->session].name), td_when_words[step->when],
-                      step->promoted ? " (promoted from prompt)" : "");
+        td_buf_printf(out, "step %zu: %.*s, %s%s\n", k + 1, TD_STR_ARGS(plan->sessions[step->session].name),
+                      td_when_words[step->when], step->promoted ? " (promoted from prompt)" : "");
     }
     for (size_t i = 0; i < plan->n_sessions; i++) {
         const td_plan_session *s = &plan->sessions[i];
@@ -226,7 +213,7 @@ void td_plan_write_text(const td_plan *plan, td_buf *out)
     }
     size_t n = 0;
     for (size_t k = 0; k < plan->n_states; k++) n += starts_entry(plan, k);
-    td_buf_printf(out, "\nstate: %zu entries, %zu tensors\npositions: %s\nbatches: %s\n", n, plan->n_states, position_text(plan),
-                  batching_text(plan->batching));
+    td_buf_printf(out, "\nstate: %zu entries, %zu tensors\npositions: %s\nbatches: %s\n", n, plan->n_states,
+                  position_text(plan), batching_text(plan->batching));
     if (plan->cannot_run) td_buf_printf(out, "cannot generate: %s\n", plan->cannot_run);
 }

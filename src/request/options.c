@@ -1,37 +1,34 @@
 /* request/options.c - the caller's options over the model's. */
 #include "request/request.h"
 
-treadle_status td_request_options(const treadle_generate_options *options, treadle_generate_options *out, treadle_error *err)
-{
+treadle_status td_request_options(const treadle_generate_options *options, treadle_generate_options *out,
+                                  treadle_error *err) {
     treadle_generate_options_init(out);
     if (!options) return TREADLE_OK;
     if (options->struct_size < sizeof options->struct_size || options->struct_size > sizeof *out)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected struct_size up to %zu in the options (use treadle_generate_options_init), found %zu",
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "expected struct_size up to %zu in the options (use treadle_generate_options_init), found %zu",
                        sizeof *out, options->struct_size);
     memcpy(out, options, options->struct_size);
     out->struct_size = sizeof *out;
     return TREADLE_OK;
 }
 
-static double real_or(double given, double fallback)
-{
+static double real_or(double given, double fallback) {
     return given < 0 ? fallback : given; /* NaN stays and is refused by the range check */
 }
 
-static int64_t int_or(int64_t given, int64_t fallback)
-{
-    return given == -1 ? fallback : given;
-}
+static int64_t int_or(int64_t given, int64_t fallback) { return given == -1 ? fallback : given; }
 
-treadle_status td_request_params(const treadle_generate_options *o, const td_config *config, td_arena *arena, td_sample_params *out,
-                                 treadle_error *err)
-{
+treadle_status td_request_params(const treadle_generate_options *o, const td_config *config, td_arena *arena,
+                                 td_sample_params *out, treadle_error *err) {
     static const td_config none = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
     const td_config *c = config ? config : &none;
     const td_sampling *s = &c->sampling;
     size_t n_eos = o->n_eos >= 0 ? (size_t)o->n_eos : c->eos.n;
     const int32_t *eos = o->n_eos >= 0 ? o->eos : c->eos.ids;
-    if (n_eos > 65536 || (n_eos && !eos)) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected eos to list up to 65536 tokens, found %zu", n_eos);
+    if (n_eos > 65536 || (n_eos && !eos))
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected eos to list up to 65536 tokens, found %zu", n_eos);
     int32_t *copy = TD_ARENA_ARRAY(arena, int32_t, n_eos);
     if (!copy) return td_fail_memory(err, "end tokens", n_eos * sizeof *copy);
     if (n_eos) memcpy(copy, eos, n_eos * sizeof *copy);
@@ -51,8 +48,7 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
     return fault ? td_fail(err, TREADLE_INVALID_ARGUMENT, "%s", fault) : TREADLE_OK;
 }
 
-static treadle_status copy_stops(treadle_generator *g, const treadle_generate_options *o, treadle_error *err)
-{
+static treadle_status copy_stops(treadle_generator *g, const treadle_generate_options *o, treadle_error *err) {
     const td_config *c = g->model->config;
     if (o->n_stop < 0) {
         g->stops = c->stop;
@@ -60,7 +56,8 @@ static treadle_status copy_stops(treadle_generator *g, const treadle_generate_op
         return TREADLE_OK;
     }
     if (o->n_stop > 4096 || (o->n_stop && !o->stop))
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected stop to list up to 4096 strings, found %lld", (long long)o->n_stop);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected stop to list up to 4096 strings, found %lld",
+                       (long long)o->n_stop);
     td_str *stops = TD_ARENA_ARRAY(&g->arena, td_str, (size_t)o->n_stop);
     for (int64_t i = 0; stops && i < o->n_stop; i++) {
         if (!o->stop[i]) return td_fail(err, TREADLE_INVALID_ARGUMENT, "stop string %lld is NULL", (long long)i);
@@ -73,8 +70,8 @@ static treadle_status copy_stops(treadle_generator *g, const treadle_generate_op
     return TREADLE_OK;
 }
 
-treadle_status td_request_fill(treadle_generator *g, const treadle_generate_options *options, td_generation_options *out, treadle_error *err)
-{
+treadle_status td_request_fill(treadle_generator *g, const treadle_generate_options *options,
+                               td_generation_options *out, treadle_error *err) {
     const td_config *c = g->model->config;
     treadle_generate_options o;
     TD_TRY(td_request_options(options, &o, err));
@@ -88,9 +85,11 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
         .prompt_logits = o.prompt_logits,
     };
     if (out->max_length < 1)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a max_length of at least 1, found %lld", (long long)out->max_length);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a max_length of at least 1, found %lld",
+                       (long long)out->max_length);
     if (out->max_new_tokens < -1)
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected max_new_tokens of at least 0, found %lld", (long long)out->max_new_tokens);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected max_new_tokens of at least 0, found %lld",
+                       (long long)out->max_new_tokens);
     TD_TRY(copy_stops(g, &o, err));
     return td_request_params(&o, c, &g->arena, &out->sample, err);
 }

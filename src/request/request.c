@@ -3,9 +3,8 @@
 
 #include "base/alloc.h"
 
-treadle_status td_request_new(const treadle_model *model, const treadle_generate_options *options, treadle_generator **out,
-                              treadle_error *err)
-{
+treadle_status td_request_new(const treadle_model *model, const treadle_generate_options *options,
+                              treadle_generator **out, treadle_error *err) {
     treadle_generator *g = td_alloc_zero(1, sizeof *g);
     if (!g) return td_fail_memory(err, "a generator", sizeof *g);
     td_arena_init(&g->arena);
@@ -26,8 +25,7 @@ treadle_status td_request_new(const treadle_model *model, const treadle_generate
     return TREADLE_OK;
 }
 
-void td_request_free(treadle_generator *g)
-{
+void td_request_free(treadle_generator *g) {
     if (!g) return;
     for (size_t r = 0; g->texts && r < g->generation->n_rows; r++) {
         td_text_sink_close(&g->texts[r].sink);
@@ -39,8 +37,7 @@ void td_request_free(treadle_generator *g)
     td_free(g);
 }
 
-static treadle_status open_texts(treadle_generator *g, treadle_error *err)
-{
+static treadle_status open_texts(treadle_generator *g, treadle_error *err) {
     if (g->texts) return TREADLE_OK;
     g->texts = td_alloc_zero(g->generation->n_rows, sizeof *g->texts);
     if (!g->texts) return td_fail_memory(err, "rows of text", 0);
@@ -48,8 +45,7 @@ static treadle_status open_texts(treadle_generator *g, treadle_error *err)
     return TREADLE_OK;
 }
 
-treadle_status td_request_append(treadle_generator *g, const treadle_ids *rows, size_t n_rows, treadle_error *err)
-{
+treadle_status td_request_append(treadle_generator *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
     TD_TRY(td_generation_append(g->generation, rows, n_rows, err));
     TD_TRY(open_texts(g, err));
     for (size_t r = 0; r < n_rows; r++)
@@ -57,8 +53,7 @@ treadle_status td_request_append(treadle_generator *g, const treadle_ids *rows, 
     return TREADLE_OK;
 }
 
-treadle_status td_request_rewind(treadle_generator *g, size_t row, size_t length, treadle_error *err)
-{
+treadle_status td_request_rewind(treadle_generator *g, size_t row, size_t length, treadle_error *err) {
     TD_TRY(td_generation_rewind(g->generation, row, length, err));
     g->texts[row].pushed = -1;
     return TREADLE_OK;
@@ -67,8 +62,7 @@ treadle_status td_request_rewind(treadle_generator *g, size_t row, size_t length
 /* --- text of a row */
 
 /* The sink at the beginning of the new tokens. */
-static treadle_status restart(treadle_generator *g, size_t r, treadle_error *err)
-{
+static treadle_status restart(treadle_generator *g, size_t r, treadle_error *err) {
     td_row_text *t = &g->texts[r];
     if (!t->open) {
         const td_tokenizer *tokenizer = NULL;
@@ -83,8 +77,7 @@ static treadle_status restart(treadle_generator *g, size_t r, treadle_error *err
 }
 
 /* Pushes one token; at the end of a row also lets go what was held. A closing end token is not text. */
-static treadle_status push(td_row_text *t, int32_t id, treadle_finish finish, bool *stopped, treadle_error *err)
-{
+static treadle_status push(td_row_text *t, int32_t id, treadle_finish finish, bool *stopped, treadle_error *err) {
     *stopped = false;
     t->pushed++;
     if (finish != TREADLE_FINISH_EOS) TD_TRY(td_text_sink_push(&t->sink, id, &t->text, stopped, err));
@@ -93,8 +86,7 @@ static treadle_status push(td_row_text *t, int32_t id, treadle_finish finish, bo
 }
 
 /* Brings the sink to the end of the timeline, which may have ended before (its last finish is then pushed too). */
-static treadle_status catch_up(treadle_generator *g, size_t r, bool ends, treadle_error *err)
-{
+static treadle_status catch_up(treadle_generator *g, size_t r, bool ends, treadle_error *err) {
     const td_timeline *t = &g->generation->timelines[r];
     TD_TRY(restart(g, r, err));
     for (int64_t i = t->first_new; i < t->n; i++) {
@@ -107,8 +99,7 @@ static treadle_status catch_up(treadle_generator *g, size_t r, bool ends, treadl
     return TREADLE_OK;
 }
 
-static bool give(treadle_generator *g, size_t r, int32_t id, treadle_finish finish)
-{
+static bool give(treadle_generator *g, size_t r, int32_t id, treadle_finish finish) {
     td_row_text *t = &g->texts[r];
     const td_timeline *line = &g->generation->timelines[r];
     if (!g->callback) return true;
@@ -122,8 +113,7 @@ static bool give(treadle_generator *g, size_t r, int32_t id, treadle_finish fini
     return g->callback(g->callback_ctx, &token);
 }
 
-static td_verdict sink(void *ctx, size_t r, int32_t id, treadle_finish finish, treadle_error *err)
-{
+static td_verdict sink(void *ctx, size_t r, int32_t id, treadle_finish finish, treadle_error *err) {
     treadle_generator *g = ctx;
     bool stopped = false;
     if (g->makes_text) {
@@ -137,8 +127,7 @@ static td_verdict sink(void *ctx, size_t r, int32_t id, treadle_finish finish, t
 }
 
 /* Text is made if somebody can see it: a callback or a stop string. Without a tokenizer a callback gets ids alone. */
-static treadle_status prepare_texts(treadle_generator *g, treadle_error *err)
-{
+static treadle_status prepare_texts(treadle_generator *g, treadle_error *err) {
     const td_tokenizer *tokenizer = NULL;
     g->makes_text = g->n_stops > 0 || g->callback;
     if (!g->makes_text) return TREADLE_OK;
@@ -156,8 +145,7 @@ static treadle_status prepare_texts(treadle_generator *g, treadle_error *err)
 }
 
 /* After a cancel or failure: what was held back is let go. */
-static void release_held(treadle_generator *g, size_t r)
-{
+static void release_held(treadle_generator *g, size_t r) {
     treadle_finish finish = g->generation->timelines[r].finish;
     bool stopped;
     if (finish != TREADLE_FINISH_CANCELLED && finish != TREADLE_FINISH_ERROR) return;
@@ -165,8 +153,8 @@ static void release_held(treadle_generator *g, size_t r)
     if (finish == TREADLE_FINISH_CANCELLED && g->texts[r].text.n > g->texts[r].given) give(g, r, -1, finish);
 }
 
-treadle_status td_request_run(treadle_generator *g, int64_t max_new_tokens, treadle_token_fn *fn, void *ctx, treadle_error *err)
-{
+treadle_status td_request_run(treadle_generator *g, int64_t max_new_tokens, treadle_token_fn *fn, void *ctx,
+                              treadle_error *err) {
     g->callback = fn;
     g->callback_ctx = ctx;
     if (g->generation->n_rows) TD_TRY(prepare_texts(g, err));
@@ -176,9 +164,9 @@ treadle_status td_request_run(treadle_generator *g, int64_t max_new_tokens, trea
     return status;
 }
 
-treadle_string td_request_text(treadle_generator *g, size_t r)
-{
+treadle_string td_request_text(treadle_generator *g, size_t r) {
     td_row_text *t = &g->texts[r];
-    if (t->pushed != g->generation->timelines[r].n && catch_up(g, r, true, NULL) != TREADLE_OK) return (treadle_string){NULL, 0};
+    if (t->pushed != g->generation->timelines[r].n && catch_up(g, r, true, NULL) != TREADLE_OK)
+        return (treadle_string){NULL, 0};
     return (treadle_string){t->text.p ? t->text.p : "", t->text.n};
 }

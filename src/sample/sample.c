@@ -11,8 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-treadle_status td_sampler_init(td_sampler *sampler, size_t vocab, treadle_error *err)
-{
+treadle_status td_sampler_init(td_sampler *sampler, size_t vocab, treadle_error *err) {
     *sampler = (td_sampler){.vocab = vocab};
     sampler->scores = td_alloc_array(vocab, sizeof *sampler->scores);
     sampler->candidates = td_alloc_array(vocab, sizeof *sampler->candidates);
@@ -22,16 +21,14 @@ treadle_status td_sampler_init(td_sampler *sampler, size_t vocab, treadle_error 
     return td_fail_memory(err, "a sampler", vocab * 16);
 }
 
-void td_sampler_free(td_sampler *sampler)
-{
+void td_sampler_free(td_sampler *sampler) {
     td_free(sampler->scores);
     td_free(sampler->candidates);
     td_free(sampler->seen);
     *sampler = (td_sampler){0};
 }
 
-const char *td_sample_params_fault(const td_sample_params *p)
-{
+const char *td_sample_params_fault(const td_sample_params *p) {
     if (!(p->temperature >= 0 && p->temperature <= 1e6)) return "expected a temperature from 0 to 1e6";
     if (p->top_k < 0) return "expected a top_k of at least 0";
     if (!(p->top_p >= 0 && p->top_p <= 1)) return "expected a top_p from 0 to 1";
@@ -42,8 +39,7 @@ const char *td_sample_params_fault(const td_sample_params *p)
     return NULL;
 }
 
-int64_t td_argmax(const float *values, size_t n)
-{
+int64_t td_argmax(const float *values, size_t n) {
     /* Sixteen running maxima let the compiler use vectors; a comparison with NaN is false, so NaN never gets in. */
     enum { LANES = 16 };
     float best[LANES];
@@ -62,8 +58,7 @@ int64_t td_argmax(const float *values, size_t n)
 
 /* --- processors over scores[vocab] */
 
-static void penalise_repetition(td_sampler *s, float penalty, const int32_t *sequence, size_t n)
-{
+static void penalise_repetition(td_sampler *s, float penalty, const int32_t *sequence, size_t n) {
     if (++s->stamp == 0) { /* wrapped: old stamps would look new */
         memset(s->seen, 0, s->vocab * sizeof *s->seen);
         s->stamp = 1;
@@ -76,8 +71,7 @@ static void penalise_repetition(td_sampler *s, float penalty, const int32_t *seq
     }
 }
 
-static void ban_repeated_ngrams(td_sampler *s, size_t size, const int32_t *sequence, size_t n)
-{
+static void ban_repeated_ngrams(td_sampler *s, size_t size, const int32_t *sequence, size_t n) {
     if (n + 1 < size) return;
     const int32_t *prefix = sequence + (n + 1 - size); /* the last size - 1 tokens */
     for (size_t i = 0; i + size <= n; i++) {
@@ -88,13 +82,12 @@ static void ban_repeated_ngrams(td_sampler *s, size_t size, const int32_t *seque
 }
 
 /* The processors that also bind greedy choice. Returns false if none of them does anything. */
-static bool has_penalties(const td_sample_params *p, size_t n)
-{
-    return p->repetition_penalty != 1 || p->no_repeat_ngram_size > 0 || (p->min_length > 0 && (uint64_t)p->min_length > n);
+static bool has_penalties(const td_sample_params *p, size_t n) {
+    return p->repetition_penalty != 1 || p->no_repeat_ngram_size > 0 ||
+           (p->min_length > 0 && (uint64_t)p->min_length > n);
 }
 
-static void penalise(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence, size_t n)
-{
+static void penalise(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence, size_t n) {
     memcpy(s->scores, logits, s->vocab * sizeof *s->scores);
     if (p->repetition_penalty != 1) penalise_repetition(s, (float)p->repetition_penalty, sequence, n);
     if (p->no_repeat_ngram_size > 0 && (uint64_t)p->no_repeat_ngram_size <= n + 1)
@@ -106,13 +99,9 @@ static void penalise(td_sampler *s, const td_sample_params *p, const float *logi
 
 /* --- candidates: a heap with the best at 0; what was taken off stands behind it, the best last */
 
-static bool better(td_candidate a, td_candidate b)
-{
-    return a.score > b.score || (a.score == b.score && a.id < b.id);
-}
+static bool better(td_candidate a, td_candidate b) { return a.score > b.score || (a.score == b.score && a.id < b.id); }
 
-static void sift_down(td_candidate *heap, size_t n, size_t i)
-{
+static void sift_down(td_candidate *heap, size_t n, size_t i) {
     for (;;) {
         size_t child = 2 * i + 1;
         if (child >= n) return;
@@ -125,23 +114,18 @@ static void sift_down(td_candidate *heap, size_t n, size_t i)
     }
 }
 
-static void make_heap(td_candidate *heap, size_t n)
-{
+static void make_heap(td_candidate *heap, size_t n) {
     for (size_t i = n / 2; i-- > 0;) sift_down(heap, n, i);
 }
 
-static void take_best(td_candidate *heap, size_t *n)
-{
+static void take_best(td_candidate *heap, size_t *n) {
     td_candidate best = heap[0];
     heap[0] = heap[--*n];
     heap[*n] = best;
     sift_down(heap, *n, 0);
 }
 
-static double weight(float score, float max)
-{
-    return exp((double)score - (double)max);
-}
+static double weight(float score, float max) { return exp((double)score - (double)max); }
 
 /* The candidates that stay: *first[*n], in any order. max is the best score. */
 typedef struct kept_set {
@@ -151,8 +135,7 @@ typedef struct kept_set {
 } kept_set;
 
 /* Takes the k best and those equal to the k-th off the heap. */
-static kept_set keep_top_k(td_candidate *heap, size_t n, size_t k, float max)
-{
+static kept_set keep_top_k(td_candidate *heap, size_t n, size_t k, float max) {
     size_t left = n;
     make_heap(heap, left);
     for (size_t i = 0; i < k && left > 0; i++) take_best(heap, &left);
@@ -161,8 +144,7 @@ static kept_set keep_top_k(td_candidate *heap, size_t n, size_t k, float max)
 }
 
 /* The smallest set of best ones whose mass reaches p; one at least. `sorted`: the best is last, as after keep_top_k. */
-static kept_set keep_top_p(kept_set set, double p, bool sorted, size_t vocab)
-{
+static kept_set keep_top_p(kept_set set, double p, bool sorted, size_t vocab) {
     double total = 0, above = 0;
     for (size_t i = 0; i < set.n; i++) total += weight(set.first[i].score, set.max);
     if (sorted) {
@@ -185,8 +167,7 @@ static kept_set keep_top_p(kept_set set, double p, bool sorted, size_t vocab)
     return (kept_set){set.first + left, n - left, set.max};
 }
 
-static kept_set keep_min_p(kept_set set, double min_p)
-{
+static kept_set keep_min_p(kept_set set, double min_p) {
     size_t n = 0;
     for (size_t i = 0; i < set.n; i++) /* the best one has weight 1 */
         if (weight(set.first[i].score, set.max) >= min_p) set.first[n++] = set.first[i];
@@ -195,8 +176,8 @@ static kept_set keep_min_p(kept_set set, double min_p)
 }
 
 /* Runs all processors. n = 0: nothing has a probability. */
-static kept_set process(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence, size_t n)
-{
+static kept_set process(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence,
+                        size_t n) {
     penalise(s, p, logits, sequence, n);
     float scale = p->temperature > 0 ? (float)p->temperature : 1.0f;
     float max = -INFINITY;
@@ -216,14 +197,12 @@ static kept_set process(td_sampler *s, const td_sample_params *p, const float *l
     return set;
 }
 
-static treadle_status no_candidate(treadle_error *err)
-{
+static treadle_status no_candidate(treadle_error *err) {
     return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN, infinite or forbidden");
 }
 
 treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence,
-                                 size_t n, td_rng *rng, int32_t *out, treadle_error *err)
-{
+                                 size_t n, td_rng *rng, int32_t *out, treadle_error *err) {
     if (!p->do_sample || p->temperature == 0 || p->top_k == 1) {
         const float *scores = logits;
         if (has_penalties(p, n)) {
@@ -251,8 +230,7 @@ treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const
 
 treadle_status td_sampler_distribution(td_sampler *s, const td_sample_params *p, const float *logits,
                                        const int32_t *sequence, size_t n, float *probabilities, int64_t *out_kept,
-                                       treadle_error *err)
-{
+                                       treadle_error *err) {
     kept_set set = process(s, p, logits, sequence, n);
     if (!set.n) return no_candidate(err);
     double total = 0;

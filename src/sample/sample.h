@@ -10,12 +10,12 @@
 
 typedef struct td_sample_params {
     bool do_sample;
-    double temperature;        /* 0: greedy */
-    int64_t top_k;             /* 0: off, 1: greedy */
-    double top_p, min_p;       /* 1, 0: off */
-    double repetition_penalty; /* 1: off */
+    double temperature;                       /* 0: greedy */
+    int64_t top_k;                            /* 0: off, 1: greedy */
+    double top_p, min_p;                      /* 1, 0: off */
+    double repetition_penalty;                /* 1: off */
     int64_t no_repeat_ngram_size, min_length; /* 0: off */
-    const int32_t *eos;        /* borrowed */
+    const int32_t *eos;                       /* borrowed */
     size_t n_eos;
 } td_sample_params;
 

@@ -4,14 +4,10 @@
 
 #include "base/alloc.h"
 
-static bool grows(const td_state_tensor *s)
-{
-    return s->kind == TD_STATE_SEPARATE || s->kind == TD_STATE_COMBINED;
-}
+static bool grows(const td_state_tensor *s) { return s->kind == TD_STATE_SEPARATE || s->kind == TD_STATE_COMBINED; }
 
 /* Shape of tensor k with all rows and `columns` columns, and its size; false: too large. */
-static bool full_shape(const td_plan *plan, size_t k, size_t n_rows, int64_t columns, td_shape *shape, size_t *bytes)
-{
+static bool full_shape(const td_plan *plan, size_t k, size_t n_rows, int64_t columns, td_shape *shape, size_t *bytes) {
     const td_state_tensor *s = &plan->states[k];
     *shape = s->shape;
     if (s->batch_axis >= 0 && s->batch_axis < shape->rank) shape->dims[s->batch_axis] = (int64_t)n_rows;
@@ -20,13 +16,11 @@ static bool full_shape(const td_plan *plan, size_t k, size_t n_rows, int64_t col
     return td_shape_count(shape, &count) && td_dtype_bytes(s->dtype, count, bytes) && *bytes < SIZE_MAX / 2;
 }
 
-static treadle_status too_large(treadle_error *err, int64_t columns)
-{
+static treadle_status too_large(treadle_error *err, int64_t columns) {
     return td_fail(err, TREADLE_LIMIT, "the state of %lld tokens is larger than memory can be", (long long)columns);
 }
 
-static treadle_status make_recurrent(td_state *state, size_t k, treadle_error *err)
-{
+static treadle_status make_recurrent(td_state *state, size_t k, treadle_error *err) {
     size_t bytes;
     if (!full_shape(state->plan, k, state->n_rows, 0, &state->tensors[k].shape, &bytes)) return too_large(err, 0);
     state->buffers[k] = td_buffer_new(bytes);
@@ -38,8 +32,7 @@ static treadle_status make_recurrent(td_state *state, size_t k, treadle_error *e
     return TREADLE_OK;
 }
 
-treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, treadle_error *err)
-{
+treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, treadle_error *err) {
     td_state *state = td_alloc_zero(1, sizeof *state);
     if (!state) return td_fail_memory(err, "state", sizeof *state);
     state->plan = plan;
@@ -61,8 +54,7 @@ treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, 
     return TREADLE_OK;
 }
 
-void td_state_free(td_state *state)
-{
+void td_state_free(td_state *state) {
     if (!state) return;
     for (size_t k = 0; k < state->plan->n_states; k++) {
         if (state->buffers) td_buffer_release(state->buffers[k]);
@@ -76,24 +68,21 @@ void td_state_free(td_state *state)
 }
 
 /* [outer, columns, inner] of a growing tensor: outer count, and the bytes of one column. */
-static void layout(const td_state_tensor *s, const td_tensor *t, size_t *outer, size_t *column_bytes)
-{
+static void layout(const td_state_tensor *s, const td_tensor *t, size_t *outer, size_t *column_bytes) {
     *outer = 1;
     for (int i = 0; i < s->seq_axis; i++) *outer *= (size_t)t->shape.dims[i];
     *column_bytes = (size_t)t->strides[s->seq_axis] * (size_t)td_dtype_bits(t->dtype) / 8;
 }
 
 /* Which row the o-th outer block belongs to. */
-static size_t row_of(const td_state_tensor *s, const td_tensor *t, size_t o)
-{
+static size_t row_of(const td_state_tensor *s, const td_tensor *t, size_t o) {
     if (s->batch_axis < 0) return 0;
     for (int i = s->seq_axis - 1; i > s->batch_axis; i--) o /= (size_t)t->shape.dims[i];
     return o % (size_t)t->shape.dims[s->batch_axis];
 }
 
 /* The used columns of every row go to the same place in the new memory. */
-static void move_columns(const td_state *state, size_t k, const td_tensor *from, const td_tensor *to)
-{
+static void move_columns(const td_state *state, size_t k, const td_tensor *from, const td_tensor *to) {
     const td_state_tensor *s = &state->plan->states[k];
     size_t outer, column, n_outer;
     layout(s, to, &outer, &column);
@@ -103,12 +92,12 @@ static void move_columns(const td_state *state, size_t k, const td_tensor *from,
         const char *source = (const char *)from->data + o * (size_t)from->shape.dims[s->seq_axis] * column;
         char *target = (char *)to->data + o * (size_t)to->shape.dims[s->seq_axis] * column;
         memset(target, 0, (size_t)row->start * column);
-        memcpy(target + (size_t)row->start * column, source + (size_t)row->start * column, (size_t)row->length * column);
+        memcpy(target + (size_t)row->start * column, source + (size_t)row->start * column,
+               (size_t)row->length * column);
     }
 }
 
-treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err)
-{
+treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err) {
     if (columns <= state->capacity) return TREADLE_OK;
     int64_t capacity = TD_MAX(columns, state->capacity + state->capacity / 2);
     if (TD_ADD_OVERFLOWS(capacity, (int64_t)31, &capacity)) return too_large(err, columns);
@@ -145,16 +134,14 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
     return status;
 }
 
-bool td_state_can_truncate(const td_plan *plan)
-{
+bool td_state_can_truncate(const td_plan *plan) {
     for (size_t k = 0; k < plan->n_states; k++)
         if (!grows(&plan->states[k])) return false;
     return true;
 }
 
 /* One row of a recurrent tensor as a view. */
-static void row_view(const td_state *state, size_t k, void *data, size_t first_row, size_t n_rows, td_tensor *out)
-{
+static void row_view(const td_state *state, size_t k, void *data, size_t first_row, size_t n_rows, td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
     *out = state->tensors[k];
     out->data = data;
@@ -164,14 +151,12 @@ static void row_view(const td_state *state, size_t k, void *data, size_t first_r
     out->data = (char *)data + offset * (size_t)td_dtype_bits(out->dtype) / 8;
 }
 
-static void zero_tensor(const td_tensor *t)
-{
+static void zero_tensor(const td_tensor *t) {
     int64_t n = td_tensor_count(t);
     if (td_tensor_is_dense(t)) memset(t->data, 0, (size_t)n * (size_t)td_dtype_bits(t->dtype) / 8);
 }
 
-void td_state_truncate(td_state *state, size_t row, int64_t length)
-{
+void td_state_truncate(td_state *state, size_t row, int64_t length) {
     state->rows[row].length = length;
     if (length) return;
     state->rows[row].start = 0;
@@ -184,8 +169,7 @@ void td_state_truncate(td_state *state, size_t row, int64_t length)
 }
 
 /* Moves the columns of one row to another start. */
-static void move_row(td_state *state, size_t row, int64_t start)
-{
+static void move_row(td_state *state, size_t row, int64_t start) {
     int64_t old = state->rows[row].start, length = state->rows[row].length;
     for (size_t k = 0; k < state->plan->n_states; k++) {
         const td_state_tensor *s = &state->plan->states[k];
@@ -204,8 +188,7 @@ static void move_row(td_state *state, size_t row, int64_t start)
     state->rows[row].start = start;
 }
 
-void td_state_align(td_state *state, const int64_t *lengths)
-{
+void td_state_align(td_state *state, const int64_t *lengths) {
     int64_t end = 0;
     bool aligned = true;
     for (size_t r = 0; r < state->n_rows; r++) end = TD_MAX(end, lengths[r]);
@@ -216,8 +199,8 @@ void td_state_align(td_state *state, const int64_t *lengths)
         if (state->rows[r].start != end - lengths[r]) move_row(state, r, end - lengths[r]);
 }
 
-void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, int64_t length, td_tensor *out)
-{
+void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, int64_t length,
+                   td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
     row_view(state, k, state->tensors[k].data, first_row, n_rows, out);
     if (!grows(s)) return;
@@ -226,14 +209,12 @@ void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_r
     out->shape.dims[s->seq_axis] = length;
 }
 
-void td_state_present(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, td_tensor *out)
-{
+void td_state_present(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, td_tensor *out) {
     if (grows(&state->plan->states[k])) td_state_past(state, k, first_row, n_rows, start, state->capacity - start, out);
     else row_view(state, k, state->nexts[k]->data, first_row, n_rows, out);
 }
 
-void td_state_commit(td_state *state, size_t first_row, size_t n_rows)
-{
+void td_state_commit(td_state *state, size_t first_row, size_t n_rows) {
     for (size_t k = 0; k < state->plan->n_states; k++) {
         td_tensor from, to;
         if (grows(&state->plan->states[k])) continue;
@@ -243,8 +224,7 @@ void td_state_commit(td_state *state, size_t first_row, size_t n_rows)
     }
 }
 
-int64_t td_state_bytes(const td_state *state)
-{
+int64_t td_state_bytes(const td_state *state) {
     int64_t total = 0;
     for (size_t k = 0; k < state->plan->n_states; k++)
         total += (int64_t)(state->buffers[k]->bytes + (state->nexts[k] ? state->nexts[k]->bytes : 0));

@@ -40,8 +40,10 @@ void td_state_align(td_state *state, const int64_t *lengths);
 
 /* Views for a run of n_rows rows from first_row on. past: `length` columns from column `start`; present: all room from `start`
  * on, same memory (a recurrent tensor: other memory, until td_state_commit). */
-void td_state_past(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, int64_t length, td_tensor *out);
-void td_state_present(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, td_tensor *out);
+void td_state_past(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, int64_t length,
+                   td_tensor *out);
+void td_state_present(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start,
+                      td_tensor *out);
 /* After a run: recurrent tensors of these rows take their new values. */
 void td_state_commit(td_state *state, size_t first_row, size_t n_rows);
 

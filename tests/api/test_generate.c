@@ -9,8 +9,7 @@
 #include "support/pipelines.h"
 #include "support/test.h"
 
-static treadle_generator *start(treadle_model *model, void (*change)(treadle_generate_options *))
-{
+static treadle_generator *start(treadle_model *model, void (*change)(treadle_generate_options *)) {
     treadle_generate_options options;
     treadle_generator *g = NULL;
     treadle_error err = {0};
@@ -20,28 +19,24 @@ static treadle_generator *start(treadle_model *model, void (*change)(treadle_gen
     return g;
 }
 
-static void append(treadle_generator *g, const int32_t *ids, size_t n)
-{
+static void append(treadle_generator *g, const int32_t *ids, size_t n) {
     treadle_error err = {0};
     treadle_ids row = {ids, n};
     CHECK_OK(treadle_generator_append(g, &row, 1, &err), &err);
 }
 
-static void run(treadle_generator *g, int64_t n)
-{
+static void run(treadle_generator *g, int64_t n) {
     treadle_error err = {0};
     CHECK_OK(treadle_generator_run(g, n, NULL, NULL, &err), &err);
 }
 
-static void check_new(treadle_generator *g, size_t row, const int32_t *want, size_t n)
-{
+static void check_new(treadle_generator *g, size_t row, const int32_t *want, size_t n) {
     treadle_ids got = treadle_generator_new_ids(g, row);
     CHECK_EQ_UINT(got.n, n);
     if (got.n == n) CHECK_EQ_MEM(got.ids, want, n * sizeof *want);
 }
 
-TEST(each_prompt_alone_gives_the_golden_tokens)
-{
+TEST(each_prompt_alone_gives_the_golden_tokens) {
     for (int f = 0; td_test_folders[f]; f++) {
         td_test_golden golden;
         td_test_read_golden(td_test_folders[f], &golden);
@@ -58,8 +53,7 @@ TEST(each_prompt_alone_gives_the_golden_tokens)
     }
 }
 
-TEST(rows_of_a_batch_equal_their_own_runs)
-{
+TEST(rows_of_a_batch_equal_their_own_runs) {
     for (int f = 0; td_test_folders[f]; f++) {
         td_test_golden golden;
         treadle_error err = {0};
@@ -77,8 +71,7 @@ TEST(rows_of_a_batch_equal_their_own_runs)
 }
 
 /* Rows are cut, extended and left idle in turn; each always goes on as if it had been alone. */
-TEST(rewound_and_extended_rows_of_a_batch_equal_fresh_runs)
-{
+TEST(rewound_and_extended_rows_of_a_batch_equal_fresh_runs) {
     for (int f = 0; td_test_folders[f]; f++) {
         td_test_golden golden;
         treadle_error err = {0};
@@ -108,8 +101,7 @@ TEST(rewound_and_extended_rows_of_a_batch_equal_fresh_runs)
     }
 }
 
-TEST(append_equals_a_fresh_run)
-{
+TEST(append_equals_a_fresh_run) {
     for (int f = 0; td_test_folders[f]; f++) {
         td_test_golden golden;
         td_test_read_golden(td_test_folders[f], &golden);
@@ -130,13 +122,9 @@ TEST(append_equals_a_fresh_run)
     }
 }
 
-static void want_prompt_logits(treadle_generate_options *options)
-{
-    options->prompt_logits = true;
-}
+static void want_prompt_logits(treadle_generate_options *options) { options->prompt_logits = true; }
 
-TEST(a_prefill_gives_the_logits_of_single_steps)
-{
+TEST(a_prefill_gives_the_logits_of_single_steps) {
     for (int f = 0; td_test_folders[f]; f++) {
         td_test_golden golden;
         treadle_error err = {0};
@@ -157,7 +145,9 @@ TEST(a_prefill_gives_the_logits_of_single_steps)
             if (last_only && i + 1 < golden.n_prompt[2]) continue;
             int64_t row = last_only ? 0 : (int64_t)i;
             for (int64_t v = 0; v < last.dims[0]; v++)
-                if (!CHECK_NEAR(treadle_tensor_get(&all, row * last.dims[0] + v), treadle_tensor_get(&last, v), tolerance)) break;
+                if (!CHECK_NEAR(treadle_tensor_get(&all, row * last.dims[0] + v), treadle_tensor_get(&last, v),
+                                tolerance))
+                    break;
         }
         treadle_generator_free(whole);
         treadle_generator_free(steps);
@@ -165,8 +155,7 @@ TEST(a_prefill_gives_the_logits_of_single_steps)
     }
 }
 
-TEST(chunks_of_a_prompt_change_nothing)
-{
+TEST(chunks_of_a_prompt_change_nothing) {
     static const treadle_setting setting = {"/generation/prefill_chunk", "3"};
     for (int f = 0; td_test_folders[f]; f++) {
         td_test_golden golden;
@@ -182,7 +171,8 @@ TEST(chunks_of_a_prompt_change_nothing)
         append(g, golden.prompt[2], golden.n_prompt[2]);
         run(g, 5);
         check_new(g, 0, golden.fresh[2], 5);
-        CHECK_EQ_INT(treadle_generator_runs(g, 0, NULL), 3 + 4); /* seven tokens in three chunks, the last gives a token */
+        CHECK_EQ_INT(treadle_generator_runs(g, 0, NULL),
+                     3 + 4); /* seven tokens in three chunks, the last gives a token */
         treadle_generator_free(g);
         treadle_model_close(model);
     }
@@ -190,32 +180,25 @@ TEST(chunks_of_a_prompt_change_nothing)
 
 /* --- ends */
 
-static void end_at_third(treadle_generate_options *options)
-{
+static void end_at_third(treadle_generate_options *options) {
     static const int32_t eos[] = {39, 28};
     options->eos = eos; /* 28 is the fourth new token of prompt 2 */
     options->n_eos = 2;
 }
 
-static void end_but_ignore(treadle_generate_options *options)
-{
+static void end_but_ignore(treadle_generate_options *options) {
     end_at_third(options);
     options->ignore_eos = true;
 }
 
-static void long_enough(treadle_generate_options *options)
-{
+static void long_enough(treadle_generate_options *options) {
     end_at_third(options);
     options->min_length = 64;
 }
 
-static void short_rows(treadle_generate_options *options)
-{
-    options->max_length = 10;
-}
+static void short_rows(treadle_generate_options *options) { options->max_length = 10; }
 
-TEST(rows_end_by_eos_and_by_length)
-{
+TEST(rows_end_by_eos_and_by_length) {
     td_test_golden golden;
     td_test_read_golden("gqa", &golden);
     treadle_model *model = td_test_open("gqa", 1);
@@ -252,8 +235,7 @@ TEST(rows_end_by_eos_and_by_length)
     treadle_model_close(model);
 }
 
-TEST(wrong_requests_name_both_numbers_and_leave_the_model_usable)
-{
+TEST(wrong_requests_name_both_numbers_and_leave_the_model_usable) {
     treadle_model *model = td_test_open("concat", 1);
     treadle_generator *g = start(model, NULL);
     treadle_error err = {0};
@@ -288,22 +270,19 @@ TEST(wrong_requests_name_both_numbers_and_leave_the_model_usable)
 
 /* --- drawing */
 
-static void draw(treadle_generate_options *options)
-{
+static void draw(treadle_generate_options *options) {
     options->do_sample = 1;
     options->temperature = 1.3;
     options->top_p = 0.95;
     options->seed = 7;
 }
 
-static void draw_otherwise(treadle_generate_options *options)
-{
+static void draw_otherwise(treadle_generate_options *options) {
     draw(options);
     options->seed = 8;
 }
 
-TEST(a_seed_fixes_the_tokens_whatever_the_threads)
-{
+TEST(a_seed_fixes_the_tokens_whatever_the_threads) {
     td_test_golden golden;
     td_test_read_golden("concat", &golden);
     int32_t ids[3][20];
@@ -329,8 +308,7 @@ typedef struct heard {
     treadle_generator *cancels;
 } heard;
 
-static bool hear(void *ctx, const treadle_token *token)
-{
+static bool hear(void *ctx, const treadle_token *token) {
     heard *h = ctx;
     if (token->piece && h->n + token->piece_bytes < sizeof h->text) {
         memcpy(h->text + h->n, token->piece, token->piece_bytes + 1);
@@ -344,14 +322,12 @@ static bool hear(void *ctx, const treadle_token *token)
 
 static const char *stop_text[1];
 
-static void with_stop(treadle_generate_options *options)
-{
+static void with_stop(treadle_generate_options *options) {
     options->stop = stop_text;
     options->n_stop = 1;
 }
 
-TEST(text_ends_before_a_stop_string_and_nothing_of_it_is_streamed)
-{
+TEST(text_ends_before_a_stop_string_and_nothing_of_it_is_streamed) {
     td_test_golden golden;
     td_test_read_golden("gqa", &golden);
     treadle_model *model = td_test_open("gqa", 1);
@@ -375,8 +351,7 @@ TEST(text_ends_before_a_stop_string_and_nothing_of_it_is_streamed)
     treadle_model_close(model);
 }
 
-TEST(pieces_joined_over_two_runs_are_the_text)
-{
+TEST(pieces_joined_over_two_runs_are_the_text) {
     td_test_golden golden;
     td_test_read_golden("concat", &golden);
     treadle_model *model = td_test_open("concat", 1);
@@ -399,8 +374,7 @@ TEST(pieces_joined_over_two_runs_are_the_text)
 
 /* --- cancel */
 
-TEST(a_cancelled_run_keeps_its_tokens_and_goes_on_as_if_nothing_had_been)
-{
+TEST(a_cancelled_run_keeps_its_tokens_and_goes_on_as_if_nothing_had_been) {
     td_test_golden golden;
     td_test_read_golden("concat", &golden);
     treadle_model *model = td_test_open("concat", 1);
@@ -421,8 +395,7 @@ TEST(a_cancelled_run_keeps_its_tokens_and_goes_on_as_if_nothing_had_been)
     treadle_model_close(model);
 }
 
-static void *generate_often(void *arg)
-{
+static void *generate_often(void *arg) {
     treadle_model *model = arg;
     td_test_golden golden;
     size_t wrong = 0;
@@ -441,8 +414,7 @@ static void *generate_often(void *arg)
     return (void *)wrong;
 }
 
-TEST(threads_share_a_model)
-{
+TEST(threads_share_a_model) {
     treadle_model *model = td_test_open("concat", 2);
     pthread_t threads[3];
     for (int i = 0; i < 3; i++) REQUIRE(pthread_create(&threads[i], NULL, generate_often, model) == 0);

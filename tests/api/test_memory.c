@@ -13,8 +13,7 @@ static int fail_at = INT_MAX;
 bool td_alloc_test_fails(size_t bytes);
 
 /* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes)
-{
+bool td_alloc_test_fails(size_t bytes) {
     (void)bytes;
     return atomic_fetch_add(&calls, 1) + 1 == fail_at;
 }
@@ -22,8 +21,7 @@ bool td_alloc_test_fails(size_t bytes)
 static int counts[40];
 static int n_counts;
 
-static bool count(void *ctx, const treadle_token *token)
-{
+static bool count(void *ctx, const treadle_token *token) {
     (void)ctx;
     if (token->row == 0 && n_counts < 40) counts[n_counts++] = atomic_load(&calls);
     return true;
@@ -32,8 +30,7 @@ static bool count(void *ctx, const treadle_token *token)
 /* Graphs whose tensors grow only in the caches. Elsewhere the engine's memory grows with them, now and then. */
 static const char *const in_place[] = {"concat", "nomask", "gqa", "last", NULL};
 
-TEST(steps_allocate_nothing)
-{
+TEST(steps_allocate_nothing) {
     for (int f = 0; in_place[f]; f++) {
         for (size_t n_rows = 1; n_rows <= 3; n_rows++) {
             td_test_golden golden;
@@ -67,8 +64,7 @@ TEST(steps_allocate_nothing)
 }
 
 /* false: something failed for memory. */
-static bool whole_life(const char *folder)
-{
+static bool whole_life(const char *folder) {
     treadle_model *model = NULL;
     treadle_generator *g = NULL;
     treadle_report *report = NULL;
@@ -83,10 +79,10 @@ static bool whole_life(const char *folder)
     options.keep_logits = options.prompt_logits = true;
     treadle_error err = {0};
     treadle_status status;
-#define TRY(call)                                                                                                     \
-    do {                                                                                                              \
-        status = (call);                                                                                              \
-        if (status != TREADLE_OK) goto cleanup;                                                                       \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        status = (call);                                                                                               \
+        if (status != TREADLE_OK) goto cleanup;                                                                        \
     } while (0)
     TRY(treadle_model_check(folder, NULL, &report, &err));
     TRY(treadle_report_json(report, &text, &err));
@@ -111,8 +107,7 @@ cleanup:
     return status == TREADLE_OK;
 }
 
-TEST(every_allocation_may_fail)
-{
+TEST(every_allocation_may_fail) {
     const char *folder = td_test_folder("gqa");
     int n = 1, step = 1;
     for (;; n += step) {

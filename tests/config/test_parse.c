@@ -13,41 +13,43 @@ typedef struct read_config {
     td_config *config;
 } read_config;
 
-static void read_text(read_config *r, const char *text, const td_config_options *options)
-{
+static void read_text(read_config *r, const char *text, const td_config_options *options) {
     treadle_error err = {0};
     td_arena_init(&r->arena);
     td_messages_init(&r->messages, &r->arena);
     r->config = NULL;
-    CHECK_OK(td_config_parse(td_str_from(text), "c.json", td_test_folder("concat"), options, &r->messages, &r->config, &err), &err);
+    CHECK_OK(
+        td_config_parse(td_str_from(text), "c.json", td_test_folder("concat"), options, &r->messages, &r->config, &err),
+        &err);
 }
 
-static void done(read_config *r)
-{
+static void done(read_config *r) {
     td_config_free(r->config);
     td_messages_free(&r->messages);
     td_arena_free(&r->arena);
 }
 
 /* Exactly these messages, in any order: "line:column pointer" and a part of the text. */
-static void check_message(const read_config *r, const char *place, const char *part)
-{
+static void check_message(const read_config *r, const char *place, const char *part) {
     char got[600];
     for (size_t i = 0; i < r->messages.list.n; i++) {
         const td_message *m = &r->messages.list.items[i];
         snprintf(got, sizeof got, "%u:%u %s", m->place.line, m->place.column, m->place.pointer ? m->place.pointer : "");
         if (strcmp(got, place) == 0 && strstr(m->text, part)) return;
     }
-    FAIL("no message at %s with \"%s\"; the first is %s", place, part, r->messages.list.n ? r->messages.list.items[0].text : "none");
+    FAIL("no message at %s with \"%s\"; the first is %s", place, part,
+         r->messages.list.n ? r->messages.list.items[0].text : "none");
 }
 
 #define SESSIONS "\"sessions\": {\"decoder\": {\"file\": \"model.onnx\"}}"
 
-TEST(all_independent_errors_come_at_once)
-{
+TEST(all_independent_errors_come_at_once) {
     read_config r;
-    read_text(&r, "{\"version\": 2,\n \"pipeline\": {" SESSIONS ", \"flow\": {\"run\": \"decoder\", \"when\": \"allways\"}},\n"
-                  " \"tokens\": {\"eos\": [2, \"x\"], \"pad\": -1},\n \"generation\": {\"sampling\": {\"top_p\": 2, \"temprature\": 1}}}", NULL);
+    read_text(
+        &r,
+        "{\"version\": 2,\n \"pipeline\": {" SESSIONS ", \"flow\": {\"run\": \"decoder\", \"when\": \"allways\"}},\n"
+        " \"tokens\": {\"eos\": [2, \"x\"], \"pad\": -1},\n \"generation\": {\"sampling\": {\"top_p\": 2, \"temprature\": 1}}}",
+        NULL);
     check_message(&r, "2:99 /pipeline/flow/when", "Did you mean \"always\"?");
     check_message(&r, "3:24 /tokens/eos/1", "expected an integer, found a string");
     check_message(&r, "3:37 /tokens/pad", "expected an integer from 0 to 2147483647, found -1");
@@ -55,16 +57,18 @@ TEST(all_independent_errors_come_at_once)
     check_message(&r, "4:42 /generation/sampling/temprature", "Did you mean \"temperature\"?");
     CHECK_EQ_UINT(r.messages.n_errors, 4);
     done(&r);
-    read_text(&r, "{\"version\": 2, \"pipeline\": {" SESSIONS "}, \"tokenss\": 1}", &(td_config_options){.strict = true});
+    read_text(&r, "{\"version\": 2, \"pipeline\": {" SESSIONS "}, \"tokenss\": 1}",
+              &(td_config_options){.strict = true});
     CHECK_EQ_UINT(r.messages.n_errors, 1);
     done(&r);
 }
 
-TEST(scalars_are_lists_of_one_and_null_is_unset)
-{
+TEST(scalars_are_lists_of_one_and_null_is_unset) {
     read_config r;
-    read_text(&r, "{\"version\": 2, \"pipeline\": {\"extends\": \"autoregressive-decoder\", " SESSIONS ", \"state\": null},"
-                  "\"tokens\": {\"eos\": 7, \"pad\": null}, \"generation\": {\"stop\": \"x\", \"sampling\": null}}", NULL);
+    read_text(&r,
+              "{\"version\": 2, \"pipeline\": {\"extends\": \"autoregressive-decoder\", " SESSIONS ", \"state\": null},"
+              "\"tokens\": {\"eos\": 7, \"pad\": null}, \"generation\": {\"stop\": \"x\", \"sampling\": null}}",
+              NULL);
     CHECK_EQ_UINT(r.messages.list.n, 0);
     CHECK_EQ_UINT(r.config->eos.n, 1);
     CHECK_EQ_INT(r.config->eos.ids[0], 7);
@@ -76,12 +80,16 @@ TEST(scalars_are_lists_of_one_and_null_is_unset)
     done(&r);
 }
 
-TEST(settings_go_over_the_file)
-{
-    static const treadle_setting settings[] = {
-        {"/generation/max_length", "48"}, {"/generation/sampling/top_k", "5"}, {"/tokens/eos", "null"}, {"bad", "1"}, {"/a/b", "{"}};
+TEST(settings_go_over_the_file) {
+    static const treadle_setting settings[] = {{"/generation/max_length", "48"},
+                                               {"/generation/sampling/top_k", "5"},
+                                               {"/tokens/eos", "null"},
+                                               {"bad", "1"},
+                                               {"/a/b", "{"}};
     read_config r;
-    read_text(&r, "{\"version\": 2, \"pipeline\": {" SESSIONS "}, \"tokens\": {\"eos\": 7}, \"generation\": {\"max_length\": 9}}",
+    read_text(&r,
+              "{\"version\": 2, \"pipeline\": {" SESSIONS
+              "}, \"tokens\": {\"eos\": 7}, \"generation\": {\"max_length\": 9}}",
               &(td_config_options){.settings = settings, .n_settings = 5});
     CHECK_EQ_INT(r.config->max_length, 48);
     CHECK_EQ_INT(r.config->sampling.top_k, 5);
@@ -90,13 +98,14 @@ TEST(settings_go_over_the_file)
     done(&r);
 }
 
-TEST(files_stay_inside_the_folder)
-{
-    static const char *const bad[] = {"../concat/model.onnx", "/etc/passwd", "", "a\\u0000b", "model.onnx\\n", "no.onnx"};
+TEST(files_stay_inside_the_folder) {
+    static const char *const bad[] = {"../concat/model.onnx", "/etc/passwd", "", "a\\u0000b",
+                                      "model.onnx\\n",        "no.onnx"};
     for (size_t i = 0; i < TD_COUNT(bad); i++) {
         char text[256];
         read_config r;
-        snprintf(text, sizeof text, "{\"version\": 2, \"pipeline\": {\"sessions\": {\"d\": {\"file\": \"%s\"}}}}", bad[i]);
+        snprintf(text, sizeof text, "{\"version\": 2, \"pipeline\": {\"sessions\": {\"d\": {\"file\": \"%s\"}}}}",
+                 bad[i]);
         read_text(&r, text, NULL);
         CHECK_EQ_UINT(r.messages.n_errors, 1);
         if (r.config->n_sessions) CHECK(r.config->sessions[0].path == NULL);
@@ -104,11 +113,20 @@ TEST(files_stay_inside_the_folder)
     }
 }
 
-TEST(hostile_text_ends_in_messages)
-{
+TEST(hostile_text_ends_in_messages) {
     static const char *const texts[] = {
-        "", "[", "{", "null", "7", "{}", "{\"version\": 2}", "{\"version\": 1e308}", "{\"version\": \"2\"}", "{\"version\": 2, \"pipeline\": 5}",
-        "{\"version\": 2, \"pipeline\": {\"sessions\": []}}", "{\"version\": 2, \"pipeline\": {\"sessions\": {\"\": {}}}}",
+        "",
+        "[",
+        "{",
+        "null",
+        "7",
+        "{}",
+        "{\"version\": 2}",
+        "{\"version\": 1e308}",
+        "{\"version\": \"2\"}",
+        "{\"version\": 2, \"pipeline\": 5}",
+        "{\"version\": 2, \"pipeline\": {\"sessions\": []}}",
+        "{\"version\": 2, \"pipeline\": {\"sessions\": {\"\": {}}}}",
         "{\"version\": 2, \"pipeline\": {" SESSIONS ", \"flow\": [[], null, 1]}}",
         "{\"version\": 2, \"pipeline\": {" SESSIONS ", \"dataflow\": {\"from\": \".\", \"to\": \"\"}}}",
         "{\"version\": 2, \"pipeline\": {" SESSIONS "}, \"generation\": {\"max_length\": 99999999999999999999}}",
@@ -133,14 +151,15 @@ TEST(hostile_text_ends_in_messages)
 }
 
 /* Where the independent fixtures are: every wrong config gives a message, and no fine one does. */
-TEST(wrong_configs_of_the_fixtures_that_need_no_graph)
-{
+TEST(wrong_configs_of_the_fixtures_that_need_no_graph) {
     static const struct {
         const char *folder, *place, *part;
     } rows[] = {
         {"comment", "8:35 /generation", "/"},
-        {"no-sessions", "3:14 /pipeline", "Pipeline config requires at least one session. Add \"sessions\": {\"decoder\": {\"file\": \"model.onnx\"}}"},
-        {"unknown-preset", "4:14 /pipeline/extends", "Built-in presets: autoregressive-decoder, vision-language, encoder-decoder, speech-language, multimodal"},
+        {"no-sessions", "3:14 /pipeline",
+         "Pipeline config requires at least one session. Add \"sessions\": {\"decoder\": {\"file\": \"model.onnx\"}}"},
+        {"unknown-preset", "4:14 /pipeline/extends",
+         "Built-in presets: autoregressive-decoder, vision-language, encoder-decoder, speech-language, multimodal"},
         {"unknown-position-strategy", "6:42 /pipeline/state/position_ids/strategy",
          "Unknown position_ids strategy \"my_custom\". Valid options: auto, default, mrope_3d, windowed"},
     };

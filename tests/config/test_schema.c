@@ -8,11 +8,11 @@
 
 static void write_field(const td_field *field, td_json_writer *w);
 
-static void write_type(const td_field *field, td_json_writer *w)
-{
-    static const char *const types[] = {[TD_FIELD_INT] = "integer", [TD_FIELD_NUMBER] = "number", [TD_FIELD_BOOL] = "boolean",
-                                        [TD_FIELD_STRING] = "string", [TD_FIELD_WORD] = "string", [TD_FIELD_OBJECT] = "object",
-                                        [TD_FIELD_MAP] = "object"};
+static void write_type(const td_field *field, td_json_writer *w) {
+    static const char *const types[] = {
+        [TD_FIELD_INT] = "integer",   [TD_FIELD_NUMBER] = "number", [TD_FIELD_BOOL] = "boolean",
+        [TD_FIELD_STRING] = "string", [TD_FIELD_WORD] = "string",   [TD_FIELD_OBJECT] = "object",
+        [TD_FIELD_MAP] = "object"};
     td_json_begin_object(w);
     if (field->kind != TD_FIELD_ANY) {
         td_json_key(w, "type");
@@ -51,8 +51,7 @@ static void write_type(const td_field *field, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static void write_plain_type(const char *type, td_json_writer *w)
-{
+static void write_plain_type(const char *type, td_json_writer *w) {
     td_json_begin_object(w);
     td_json_key(w, "type");
     td_json_write_text(w, type);
@@ -60,8 +59,7 @@ static void write_plain_type(const char *type, td_json_writer *w)
 }
 
 /* null means unset, one alone is a list of one. */
-static void write_field(const td_field *field, td_json_writer *w)
-{
+static void write_field(const td_field *field, td_json_writer *w) {
     td_json_begin_object(w);
     td_json_key(w, "anyOf");
     td_json_begin_array(w);
@@ -85,8 +83,7 @@ static void write_field(const td_field *field, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static void write_schema(td_buf *out)
-{
+static void write_schema(td_buf *out) {
     td_json_writer w;
     td_json_writer_init(&w, out, 2);
     td_json_begin_object(&w);
@@ -111,8 +108,7 @@ static void write_schema(td_buf *out)
     td_buf_char(out, '\n');
 }
 
-TEST(the_schema_is_that_of_the_table)
-{
+TEST(the_schema_is_that_of_the_table) {
     const char *path = td_test_source("schema/genai_config.v2.schema.json");
     td_buf want = {0};
     write_schema(&want);

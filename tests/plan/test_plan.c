@@ -14,34 +14,33 @@ typedef struct planned {
     td_plan *plan;
 } planned;
 
-static void make(planned *p, const char *folder, const char *config)
-{
+static void make(planned *p, const char *folder, const char *config) {
     treadle_error err = {0};
     memset(p, 0, sizeof *p);
     td_arena_init(&p->arena);
     td_messages_init(&p->messages, &p->arena);
-    if (config) CHECK_OK(td_config_parse(td_str_from(config), "c.json", td_test_folder(folder), NULL, &p->messages, &p->config, &err), &err);
+    if (config)
+        CHECK_OK(td_config_parse(td_str_from(config), "c.json", td_test_folder(folder), NULL, &p->messages, &p->config,
+                                 &err),
+                 &err);
     else CHECK_OK(td_config_load(td_test_folder(folder), NULL, &p->messages, &p->config, &err), &err);
     CHECK_OK(td_plan_build(p->config, &p->messages, &p->plan, &err), &err);
 }
 
-static void done(planned *p)
-{
+static void done(planned *p) {
     td_plan_free(p->plan);
     td_config_free(p->config);
     td_messages_free(&p->messages);
     td_arena_free(&p->arena);
 }
 
-static const char *first_error(const planned *p)
-{
+static const char *first_error(const planned *p) {
     for (size_t i = 0; i < p->messages.list.n; i++)
         if (p->messages.list.items[i].level == TREADLE_MESSAGE_ERROR) return p->messages.list.items[i].text;
     return "";
 }
 
-TEST(kinds_of_state_and_batching_are_found)
-{
+TEST(kinds_of_state_and_batching_are_found) {
     static const struct {
         const char *folder;
         size_t n_states;
@@ -50,8 +49,10 @@ TEST(kinds_of_state_and_batching_are_found)
         td_batching batching;
         bool positions, last_only;
     } rows[] = {
-        {"concat", 4, TD_STATE_SEPARATE, 2, TD_BATCH_MASK, true, false},  {"nomask", 4, TD_STATE_SEPARATE, 2, TD_BATCH_APART, false, false},
-        {"gqa", 4, TD_STATE_SEPARATE, 2, TD_BATCH_LENGTHS, true, false},  {"last", 4, TD_STATE_SEPARATE, 2, TD_BATCH_MASK, true, true},
+        {"concat", 4, TD_STATE_SEPARATE, 2, TD_BATCH_MASK, true, false},
+        {"nomask", 4, TD_STATE_SEPARATE, 2, TD_BATCH_APART, false, false},
+        {"gqa", 4, TD_STATE_SEPARATE, 2, TD_BATCH_LENGTHS, true, false},
+        {"last", 4, TD_STATE_SEPARATE, 2, TD_BATCH_MASK, true, true},
         {"combined", 2, TD_STATE_COMBINED, 3, TD_BATCH_MASK, true, false},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
@@ -75,12 +76,12 @@ TEST(kinds_of_state_and_batching_are_found)
     }
 }
 
-TEST(lengths_are_known_by_the_op_that_takes_them)
-{
+TEST(lengths_are_known_by_the_op_that_takes_them) {
     planned p;
     make(&p, "gqa", NULL);
     const td_plan_session *s = &p.plan->sessions[0];
-    ptrdiff_t lengths = td_signature_find_input(s->signature, TD_STR("lengths")), longest = td_signature_find_input(s->signature, TD_STR("longest"));
+    ptrdiff_t lengths = td_signature_find_input(s->signature, TD_STR("lengths")),
+              longest = td_signature_find_input(s->signature, TD_STR("longest"));
     REQUIRE(lengths >= 0 && longest >= 0);
     CHECK_EQ_INT(s->feeds[lengths].kind, TD_FEED_ROLE);
     CHECK_EQ_INT(s->feeds[lengths].index, TD_ROLE_SEQLENS_K);
@@ -90,18 +91,21 @@ TEST(lengths_are_known_by_the_op_that_takes_them)
 
 #define HEAD "{\"version\": 2, \"pipeline\": {"
 
-TEST(what_does_not_fit_is_said)
-{
+TEST(what_does_not_fit_is_said) {
     static const struct {
         const char *config, *part;
     } rows[] = {
-        {HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\", \"io\": {\"inputs\": {\"input_ids\": \"nope\"}}}}}}", "no \"nope\""},
+        {HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\", \"io\": {\"inputs\": {\"input_ids\": \"nope\"}}}}}}",
+         "no \"nope\""},
         {HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}}, \"tokens\": {\"eos\": [1, 40]}}", "below 40"},
-        {HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}, \"dataflow\": {\"from\": \"d.logits\", \"to\": \"e.x\"}}}",
+        {HEAD
+         "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}, \"dataflow\": {\"from\": \"d.logits\", \"to\": \"e.x\"}}}",
          "references session \"e\""},
-        {HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}, \"dataflow\": {\"from\": \"d.logit\", \"to\": \"d.position_ids\"}}}",
+        {HEAD
+         "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}, \"dataflow\": {\"from\": \"d.logit\", \"to\": \"d.position_ids\"}}}",
          "session \"d\" has no such output"},
-        {HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}, \"dataflow\": {\"from\": \"d.logits\", \"to\": \"d.position_ids\"}}}",
+        {HEAD
+         "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}}, \"dataflow\": {\"from\": \"d.logits\", \"to\": \"d.position_ids\"}}}",
          "the types differ"},
         {HEAD "\"sessions\": {\"d\": {\"file\": \"golden.txt\"}}}}", "golden.txt"},
         {HEAD "\"sessions\": {\"a\": {\"file\": \"model.onnx\"}, \"b\": {\"file\": \"model.onnx\"}}}}", "\"flow\""},
@@ -115,21 +119,21 @@ TEST(what_does_not_fit_is_said)
     }
 }
 
-TEST(a_wire_back_is_a_circle)
-{
+TEST(a_wire_back_is_a_circle) {
     planned p;
-    make(&p, "concat", HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}, \"e\": {\"file\": \"model.onnx\"}}, \"dataflow\": ["
-                            "{\"from\": \"d.present.0.key\", \"to\": \"e.past_key_values.0.key\"},"
-                            "{\"from\": \"e.present.0.key\", \"to\": \"d.past_key_values.0.key\"}]}}");
+    make(&p, "concat",
+         HEAD "\"sessions\": {\"d\": {\"file\": \"model.onnx\"}, \"e\": {\"file\": \"model.onnx\"}}, \"dataflow\": ["
+              "{\"from\": \"d.present.0.key\", \"to\": \"e.past_key_values.0.key\"},"
+              "{\"from\": \"e.present.0.key\", \"to\": \"d.past_key_values.0.key\"}]}}");
     bool found = false;
     for (size_t i = 0; i < p.messages.list.n; i++)
-        found |= strstr(p.messages.list.items[i].text, "Circular dependency detected in dataflow: d \xe2\x86\x92 e \xe2\x86\x92 d") != NULL;
+        found |= strstr(p.messages.list.items[i].text,
+                        "Circular dependency detected in dataflow: d \xe2\x86\x92 e \xe2\x86\x92 d") != NULL;
     CHECK(found);
     done(&p);
 }
 
-TEST(a_folder_without_a_config_is_a_decoder)
-{
+TEST(a_folder_without_a_config_is_a_decoder) {
     planned p;
     treadle_error err = {0};
     char path[512];

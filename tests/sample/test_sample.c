@@ -6,13 +6,12 @@
 #include "sample/sample.h"
 #include "support/test.h"
 
-static td_sample_params plain(void)
-{
+static td_sample_params plain(void) {
     return (td_sample_params){.do_sample = true, .temperature = 1, .top_p = 1, .repetition_penalty = 1};
 }
 
-static int64_t kept(const td_sample_params *params, const float *logits, size_t vocab, const int32_t *sequence, size_t n, float *out)
-{
+static int64_t kept(const td_sample_params *params, const float *logits, size_t vocab, const int32_t *sequence,
+                    size_t n, float *out) {
     td_sampler sampler;
     treadle_error err = {0};
     int64_t count = -1;
@@ -22,8 +21,7 @@ static int64_t kept(const td_sample_params *params, const float *logits, size_t 
     return status == TREADLE_OK ? count : -1;
 }
 
-TEST(ties_with_the_kth_stay)
-{
+TEST(ties_with_the_kth_stay) {
     const float logits[] = {1, 3, 2, 2, 2, 0};
     float p[6];
     td_sample_params params = plain();
@@ -32,8 +30,7 @@ TEST(ties_with_the_kth_stay)
     CHECK(p[0] == 0 && p[5] == 0 && p[2] == p[3] && p[3] == p[4]);
 }
 
-TEST(top_p_keeps_the_token_that_crosses)
-{
+TEST(top_p_keeps_the_token_that_crosses) {
     float logits[4], p[4];
     const double probabilities[] = {0.5, 0.3, 0.15, 0.05};
     for (int i = 0; i < 4; i++) logits[i] = (float)log(probabilities[i]);
@@ -54,8 +51,7 @@ TEST(top_p_keeps_the_token_that_crosses)
 }
 
 /* The prefilter of top_p against sorting everything. */
-TEST(top_p_over_many_random_vectors_equals_a_full_sort)
-{
+TEST(top_p_over_many_random_vectors_equals_a_full_sort) {
     enum { N = 300 };
     uint64_t state = 5;
     for (int round = 0; round < 50; round++) {
@@ -77,8 +73,7 @@ TEST(top_p_over_many_random_vectors_equals_a_full_sort)
     }
 }
 
-TEST(repetition_and_ngrams_see_the_whole_sequence)
-{
+TEST(repetition_and_ngrams_see_the_whole_sequence) {
     const float logits[] = {2, -2, 1, 0};
     const int32_t sequence[] = {0, 1, 0, 1, 2, 0, 1};
     float p[4];
@@ -108,8 +103,7 @@ TEST(repetition_and_ngrams_see_the_whole_sequence)
     td_sampler_free(&sampler);
 }
 
-TEST(nothing_to_choose_is_an_error)
-{
+TEST(nothing_to_choose_is_an_error) {
     const float none[] = {-INFINITY, NAN, -INFINITY}, nan_first[] = {NAN, 1, 3};
     float p[3];
     td_sample_params params = plain();
@@ -119,8 +113,7 @@ TEST(nothing_to_choose_is_an_error)
     CHECK_EQ_INT(kept(&params, nan_first, 3, NULL, 0, p), 2);
 }
 
-TEST(argmax_is_the_first_of_equals_at_any_length)
-{
+TEST(argmax_is_the_first_of_equals_at_any_length) {
     float values[70];
     for (size_t n = 1; n <= 70; n++)
         for (size_t at = 0; at < n; at++) {
@@ -129,8 +122,7 @@ TEST(argmax_is_the_first_of_equals_at_any_length)
         }
 }
 
-TEST(draws_follow_the_distribution)
-{
+TEST(draws_follow_the_distribution) {
     enum { DRAWS = 20000 };
     float logits[3];
     const double want[] = {0.2, 0.5, 0.3};

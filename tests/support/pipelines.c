@@ -8,23 +8,20 @@
 
 const char *const td_test_folders[] = {"concat", "nomask", "gqa", "last", "combined", "concat-f16", NULL};
 
-const char *td_test_folder(const char *name)
-{
+const char *td_test_folder(const char *name) {
     char path[256];
     snprintf(path, sizeof path, "tests/data/pipelines/%s", name);
     return td_test_source(path);
 }
 
-static size_t read_ids(char **at, int32_t *out)
-{
+static size_t read_ids(char **at, int32_t *out) {
     size_t n = 0;
     char *end;
     for (long v; n < TD_TEST_IDS && (v = strtol(*at, &end, 10), end != *at); *at = end) out[n++] = (int32_t)v;
     return n;
 }
 
-void td_test_read_golden(const char *name, td_test_golden *out)
-{
+void td_test_read_golden(const char *name, td_test_golden *out) {
     char path[512];
     snprintf(path, sizeof path, "%s/golden.txt", td_test_folder(name));
     char *text = td_test_read(path, NULL), *at = text;
@@ -41,8 +38,7 @@ void td_test_read_golden(const char *name, td_test_golden *out)
     free(text);
 }
 
-treadle_model *td_test_open(const char *name, int threads)
-{
+treadle_model *td_test_open(const char *name, int threads) {
     treadle_model *model = NULL;
     treadle_model_options options;
     treadle_error err = {0};
