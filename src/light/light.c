@@ -109,7 +109,7 @@ static treadle_status finish(td_light *l, treadle_error *err)
 {
     if (l->options.pack_dir) td_packs_begin(&l->packs, l->model);
     td_resolver r = {.graph = &l->graph, .arena = &l->arena, .mode = TD_RESOLVE_FINAL,
-                     .activations = l->options.activations, .packs = &l->packs};
+                     .activations = l->options.activations, .packs = &l->packs, .model = l->model};
     treadle_status status;
     TD_TRY_GOTO(td_resolve_graph(&r, err), cleanup);
     TD_TRY_GOTO(td_resolve_report(&r, err), cleanup);

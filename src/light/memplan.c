@@ -53,13 +53,17 @@ static void place(item *items, size_t n, item **overlapping, size_t *slab_bytes)
     }
 }
 
-/* The value at the bottom of a stack of in-place results. */
+/* The value at the bottom of a stack of in-place results. What was learned with other outputs skipped may not hold here:
+ * the value below must die where the one above is made. */
 static int32_t group_of(const td_light_ctx *ctx, const td_program *p, int32_t id)
 {
-    while (!ctx->demands[id].never_over && ctx->demands[id].over != TD_NO_VALUE &&
-           p->defined[ctx->demands[id].over] >= 0)
-        id = ctx->demands[id].over;
-    return id;
+    for (;;) {
+        int32_t below = ctx->demands[id].over;
+        if (ctx->demands[id].never_over || below == TD_NO_VALUE || p->defined[below] < 0 ||
+            p->last[below] != p->defined[id])
+            return id;
+        id = below;
+    }
 }
 
 static size_t collect(td_light_ctx *ctx, td_program *p, item *items, int32_t *item_of)

@@ -106,6 +106,9 @@ bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t 
 treadle_status td_prepare_add_packed(td_prepare *p, const char *what, const void *meta, size_t meta_bytes, size_t bytes,
                                      void **out); /* zeroed */
 
+/* The op has its own form of constant input i and reads it no more: the pages of its file need not stay in memory. */
+void td_prepare_done_with(const td_prepare *p, size_t i);
+
 /* --- infer */
 struct td_infer {
     const void *state;

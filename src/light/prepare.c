@@ -162,3 +162,12 @@ treadle_status td_prepare_packed(td_prepare *p, const char *what, size_t bytes, 
     *out_ready = false;
     return td_prepare_add_packed(p, what, NULL, 0, bytes, out);
 }
+
+void td_prepare_done_with(const td_prepare *p, size_t i)
+{
+    const td_resolver *r = p->build;
+    const td_tensor *t = td_input_const(p, i);
+    size_t bytes;
+    if (!t || !r->model || t->dtype == TD_STRING || !td_tensor_bytes(t, &bytes)) return;
+    if (td_onnx_in_file(r->model, t->data, bytes)) td_mmap_drop(t->data, bytes);
+}

@@ -23,6 +23,7 @@ typedef struct td_resolver {
     td_resolve_mode mode;
     td_activations activations;
     td_packs *packs; /* FINAL only */
+    const td_onnx_model *model; /* FINAL only: whose files constants may lie in */
     TD_VEC(td_complaint) complaints;
     size_t n_more;   /* complaints past the limit */
     bool complained; /* since it was last cleared */

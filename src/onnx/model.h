@@ -194,6 +194,9 @@ treadle_status td_onnx_parse(const void *bytes, size_t n, const char *base_dir, 
                              td_onnx_model **out, treadle_error *err);
 void td_onnx_close(td_onnx_model *model);
 
+/* Whether these bytes lie in a file that the model has mapped: then td_mmap_drop may let their pages go. */
+bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n);
+
 /* One TensorProto. Data is used in place where aligned for its type: `bytes` must outlive the tensor. */
 treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out, treadle_error *err);
 

@@ -19,7 +19,10 @@ static treadle_status pack(td_prepare *p, const td_tensor *b, bool transposed, t
     if (k == 0 || n == 0) return TREADLE_OK;
     if (!td_gemm_f32_pack_bytes(b->dtype, k, n, &bytes)) return td_unsupported(p, "a weight of more than 2^63 bytes");
     TD_TRY(td_prepare_packed(p, transposed ? "gemm_f32 transposed 1" : "gemm_f32 1", bytes, &packed, &ready));
-    if (!ready) td_gemm_f32_pack(&from, k, n, 0, n, packed);
+    if (!ready) {
+        td_gemm_f32_pack(&from, k, n, 0, n, packed);
+        td_prepare_done_with(p, 1);
+    }
     out->packed = packed;
     return TREADLE_OK;
 }

@@ -33,6 +33,7 @@ treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qm
     TD_TRY(td_qlayout_choose(source, layout, p->err));
     TD_TRY(td_prepare_add_packed(p, what, layout, sizeof *layout, td_qlayout_bytes(layout), &memory));
     td_qweights_pack(source, layout, 0, td_qlayout_tiles_n(layout), memory);
+    for (size_t i = 1; i < p->n_inputs; i++) td_prepare_done_with(p, i);
     out->weights.data = memory;
     return TREADLE_OK;
 }
