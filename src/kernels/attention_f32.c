@@ -52,6 +52,7 @@ bool td_attention_f32_scratch(const td_attention_f32_kernels *kernels, const td_
     size_t threads = (size_t)td_pool_threads(pool), parts, partials, scratch;
     if (!make_cut(kernels, job, job->n_keys, &c)) return false;
     if (TD_MUL_OVERFLOWS((size_t)c.parts, (size_t)n_jobs, &parts)) return false;
+    if (parts > INT32_MAX) return false;
     if (!c.by_keys) parts = threads;
     return !TD_MUL_OVERFLOWS(parts, c.partial_bytes, &partials) && !TD_MUL_OVERFLOWS(threads, c.thread_bytes, &scratch) &&
            !TD_ADD_OVERFLOWS(partials, scratch, out);
