@@ -214,7 +214,40 @@ def data_dependent():
          [[f32(4, 4), np.int64([2, 3])], [f32(2, 2), np.int64([1, 2])], [f32(90, 90), np.int64([20, 60])]])
 
 
+def quant_block():
+    """Products of quantised weights that share their input: q, k, v and one of other block size; a SwiGLU and what only looks like one."""
+    n, k = h.make_node, 64
+    inits, nodes = [], []
+
+    def product(name, x, y, size, block=32, bits=4, bias=False):
+        codes = rng.integers(0, 256, (size, k // block, block * bits // 8)).astype(np.uint8)
+        inits.extend([init(f"{name}.w", codes), init(f"{name}.s", (rng.random((size, k // block)) * 0.1).astype(np.float32))])
+        inputs = [x, f"{name}.w", f"{name}.s"]
+        if bias:
+            inits.append(init(f"{name}.b", f32(size)))
+            inputs += ["", "", f"{name}.b"]
+        nodes.append(n("MatMulNBits", inputs, [y], domain="com.microsoft", K=k, N=size, bits=bits, block_size=block))
+
+    product("q", "x", "q", 48)
+    product("k", "x", "k", 16, bits=8)
+    product("v", "x", "v", 16, bias=True)
+    product("other", "x", "other", 16, block=16)
+    product("gate", "x", "gate", 64)
+    product("up", "x", "up", 64, bias=True)
+    nodes += [n("Sigmoid", ["gate"], ["sig"]), n("Mul", ["sig", "gate"], ["act"]), n("Mul", ["up", "act"], ["mlp"])]
+    product("down", "mlp", "d", 64)
+    nodes.append(n("Add", ["d", "x"], ["r"]))
+    product("gate2", "r", "g2", 64)
+    product("up2", "r", "u2", 64)
+    nodes += [n("Sigmoid", ["g2"], ["s2"]), n("Mul", ["g2", "s2"], ["a2"]), n("Mul", ["a2", "u2"], ["m2"]),
+              n("Add", ["m2", "s2"], ["y"])]  # the sigmoid is read twice: no SwiGLU
+    outs = ["y", "q", "k", "v", "other"]  # transposed: rows of them cannot be picked, which would part their inputs
+    nodes += [n("Transpose", [o], [f"{o}.t"], perm=[1, 0, 2]) for o in outs]
+    save("quant_block", nodes, [info("x", T.FLOAT, ["batch", "seq", k])], [info(f"{o}.t", T.FLOAT, None) for o in outs],
+         inits, [[f32(1, 3, k)], [f32(2, 20, k)], [f32(1, 1, k)]], more_opsets=[("com.microsoft", 1)])
+
+
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent]:
+                 row_wise, skips, data_dependent, quant_block]:
         make()

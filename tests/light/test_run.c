@@ -254,3 +254,30 @@ TEST(bad_inputs)
     td_light_ctx_free(ctx);
     td_light_close(light);
 }
+
+/* Six products of one input become two nodes (gate and up with their SwiGLU, and a group); one of other block size, and a
+ * gate whose sigmoid is read elsewhere, do not take part. A part of a group can be skipped. */
+TEST(fused_products)
+{
+    treadle_error err = {0};
+    td_light *light = open_case("quant_block", &(td_light_options){.n_threads = 1, .profile = true});
+    td_light_ctx *ctx = NULL;
+    data_set data;
+    CHECK_OK(td_light_ctx_new(light, &ctx, &err), &err);
+    REQUIRE(read_set("quant_block", 1, light, &data));
+    for (int round = 0; round < 3; round++) {
+        td_value outputs[5] = {0};
+        td_buf text = {0};
+        CHECK_OK(td_light_run(ctx, data.inputs, outputs, (bool[]){false, false, round > 0, false, false}, &err), &err);
+        for (size_t k = 0; k < 5; k++)
+            if (k != 2 || round == 0) check_tensor("fused products", &outputs[k].tensor, &data.wanted[k]);
+        td_light_profile(ctx, true, &text);
+        CHECK_HAS_STR(text.p, "QuantSwiGLU x 1\n");
+        CHECK_HAS_STR(text.p, "QuantProducts x 2\n"); /* q, k, v; gate2, up2 */
+        CHECK_HAS_STR(text.p, "MatMulNBits x 2\n");   /* other, down */
+        td_buf_free(&text);
+    }
+    free_set(&data);
+    td_light_ctx_free(ctx);
+    td_light_close(light);
+}
