@@ -1,5 +1,6 @@
 /* light/ops/unary.c - one-operand elementwise ops. Source: the ONNX op texts of each.
  * float16 and bfloat16 are computed in float32 and rounded once. */
+#include "kernels/vmath.h"
 #include "light/ops/loops.h"
 
 #include <math.h>
@@ -23,7 +24,6 @@ typedef struct unary_state {
 #define BETA (((const float *)ctx)[1])
 
 FLOAT1_FN(sqrt, sqrt)
-FLOAT1_FN(exp, exp)
 FLOAT1_FN(log, log)
 FLOAT1_FN(sin, sin)
 FLOAT1_FN(cos, cos)
@@ -36,14 +36,10 @@ FLOAT1_FN(cosh, cosh)
 FLOAT1_FN(asinh, asinh)
 FLOAT1_FN(acosh, acosh)
 FLOAT1_FN(atanh, atanh)
-FLOAT1_FN(tanh, tanh)
-FLOAT1_FN(erf, erf)
 FLOAT1_FN(ceil, ceil)
 FLOAT1_FN(floor, floor)
 FLOAT1_FN(round, rint) /* halves to even */
 FLOAT1(reciprocal, 1.0f / a, 1.0 / a)
-FLOAT1(sigmoid, a >= 0 ? 1.0f / (1.0f + expf(-a)) : expf(a) / (1.0f + expf(a)),
-       a >= 0 ? 1.0 / (1.0 + exp(-a)) : exp(a) / (1.0 + exp(a)))
 FLOAT1(softplus, a > 0 ? a + log1pf(expf(-a)) : log1pf(expf(a)), a > 0 ? a + log1p(exp(-a)) : log1p(exp(a)))
 FLOAT1(softsign, a / (1.0f + fabsf(a)), a / (1.0 + fabs(a)))
 FLOAT1(mish, a * tanhf(a > 0 ? a + log1pf(expf(-a)) : log1pf(expf(a))),
@@ -59,10 +55,47 @@ FLOAT1(hard_sigmoid, fmaxf(0.0f, fminf(1.0f, ALPHA * a + BETA)),
        fmax(0.0, fmin(1.0, (double)ALPHA * a + (double)BETA)))
 FLOAT1(shrink, a < -BETA ? a + ALPHA : a > BETA ? a - ALPHA : 0.0f,
        a < -(double)BETA ? a + (double)ALPHA : a > (double)BETA ? a - (double)ALPHA : 0.0)
-FLOAT1(swish, a / (1.0f + expf(-ALPHA * a)), a / (1.0 + exp(-(double)ALPHA * a)))
-FLOAT1(gelu, 0.5f * a * (1.0f + erff(a * 0.70710678118654752f)), 0.5 * a * (1.0 + erf(a * 0.70710678118654752)))
-FLOAT1(gelu_tanh, 0.5f * a * (1.0f + tanhf(0.79788456080286536f * (a + 0.044715f * a * a * a))),
-       0.5 * a * (1.0 + tanh(0.79788456080286536 * (a + 0.044715 * a * a * a))))
+
+/* float32 by the kernels, which want their operands side by side: others go through a buffer, with the same results. */
+typedef void vmath_call(const td_vmath_kernels *kernels, const float *x, int64_t n, float alpha, float *y);
+
+static void run_vmath(vmath_call *call, int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx)
+{
+    enum { CHUNK = 256 };
+    const td_vmath_kernels *kernels = td_vmath_pick();
+    float buffer[CHUNK];
+
+    if (s[0] == sizeof(float) && s[1] == sizeof(float)) {
+        call(kernels, (const float *)(const void *)p[1], n, ALPHA, (float *)(void *)p[0]);
+        return;
+    }
+    for (int64_t at = 0; at < n; at += CHUNK) {
+        int64_t m = TD_MIN(n - at, (int64_t)CHUNK);
+        for (int64_t i = 0; i < m; i++) buffer[i] = *(const float *)(const void *)(p[1] + (at + i) * s[1]);
+        call(kernels, buffer, m, ALPHA, buffer);
+        for (int64_t i = 0; i < m; i++) *(float *)(void *)(p[0] + (at + i) * s[0]) = buffer[i];
+    }
+}
+
+#define VMATH1(name, f32_call, f64_expr)                                                                              \
+    static void name##_call(const td_vmath_kernels *k, const float *x, int64_t n, float alpha, float *y)              \
+    {                                                                                                                 \
+        (void)alpha;                                                                                                  \
+        f32_call;                                                                                                     \
+    }                                                                                                                 \
+    static void name##_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx) \
+    {                                                                                                                 \
+        run_vmath(name##_call, n, p, s, ctx);                                                                         \
+    }                                                                                                                 \
+    TD_LOOP1(name##_f64, double, double, f64_expr)                                                                    \
+    static const td_map_row name##_rows[] = {{TD_FLOAT, name##_f32}, {TD_DOUBLE, name##_f64}};
+VMATH1(exp, k->exp(x, n, y), exp(a))
+VMATH1(tanh, k->tanh(x, n, y), tanh(a))
+VMATH1(erf, k->erf(x, n, y), erf(a))
+VMATH1(sigmoid, k->sigmoid(x, n, y), a >= 0 ? 1.0 / (1.0 + exp(-a)) : exp(a) / (1.0 + exp(a)))
+VMATH1(swish, k->swish(x, n, alpha, y), a / (1.0 + exp(-(double)ALPHA * a)))
+VMATH1(gelu, k->gelu(x, n, y), 0.5 * a * (1.0 + erf(a * 0.70710678118654752)))
+VMATH1(gelu_tanh, k->gelu_tanh(x, n, y), 0.5 * a * (1.0 + tanh(0.79788456080286536 * (a + 0.044715 * a * a * a))))
 
 /* Ops on integers too. */
 #define ABS_LOOP(sfx, T, U, dtype, name) TD_LOOP1(name##_##sfx, T, T, a < 0 ? (U)(0 - (U)a) : (U)a)
