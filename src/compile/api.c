@@ -23,7 +23,8 @@ treadle_status treadle_compile(const char *source, const char *out_dir, const tr
     if (!source || !out_dir) return td_fail(error, TREADLE_INVALID_ARGUMENT, "source and out_dir must be given");
     if (options && (options->struct_size < sizeof(size_t) || options->struct_size > sizeof own))
         return td_fail(error, TREADLE_INVALID_ARGUMENT,
-                       "the options' struct_size is %zu: call treadle_compile_options_init first", options->struct_size);
+                       "the options' struct_size is %zu: call treadle_compile_options_init first",
+                       options->struct_size);
     if (options) memcpy(&own, options, options->struct_size);
     const td_compile_options inner = {
         .source = source,

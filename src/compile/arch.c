@@ -41,8 +41,7 @@ const td_arch *td_arch_at(size_t index) { return index < TD_COUNT(archs) ? &arch
 
 /* --- choosing the row */
 
-static treadle_status find_arch(const td_gguf *g, const td_arch **out, treadle_error *err)
-{
+static treadle_status find_arch(const td_gguf *g, const td_arch **out, treadle_error *err) {
     td_str name;
     char known[512];
     size_t at = 0;
@@ -53,7 +52,8 @@ static treadle_status find_arch(const td_gguf *g, const td_arch **out, treadle_e
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", archs[i].name);
         at = TD_MIN(at, sizeof known - 1);
     }
-    return td_fail(err, TREADLE_UNSUPPORTED, "architecture '%.*s' is not supported (known: %s)", (int)TD_MIN(name.n, 100), name.p, known);
+    return td_fail(err, TREADLE_UNSUPPORTED, "architecture '%.*s' is not supported (known: %s)",
+                   (int)TD_MIN(name.n, 100), name.p, known);
 }
 
 /* --- hyperparameters */
@@ -64,51 +64,54 @@ typedef struct keys {
     char text[160];
 } keys;
 
-static const char *key_of(keys *k, const char *suffix)
-{
+static const char *key_of(keys *k, const char *suffix) {
     snprintf(k->text, sizeof k->text, "%s.%s", k->m->arch->name, suffix);
     return k->text;
 }
 
 /* fallback < 0: the key must be there. An array (one number per layer) must hold the same number throughout. */
-static treadle_status read_int(keys *k, const char *suffix, int64_t high, int64_t fallback, int64_t *out)
-{
+static treadle_status read_int(keys *k, const char *suffix, int64_t high, int64_t fallback, int64_t *out) {
     const char *key = key_of(k, suffix);
     const td_gguf_value *v = td_gguf_find(k->m->gguf, key);
     if (!v && fallback < 0) return td_fail(k->err, TREADLE_FORMAT, "key '%s' is missing", key);
     if (v && v->type == TD_GGUF_ARRAY) {
         int64_t first = 0, other;
         for (uint64_t i = 0; i < v->n; i++) {
-            if (!td_gguf_int_at(v, i, &other)) return td_fail(k->err, TREADLE_FORMAT, "key '%s' is no array of integers", key);
-            if (i > 0 && other != first) return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' differs between layers, which is not supported for %s", key, k->m->arch->name);
+            if (!td_gguf_int_at(v, i, &other))
+                return td_fail(k->err, TREADLE_FORMAT, "key '%s' is no array of integers", key);
+            if (i > 0 && other != first)
+                return td_fail(k->err, TREADLE_UNSUPPORTED,
+                               "key '%s' differs between layers, which is not supported for %s", key, k->m->arch->name);
             first = other;
         }
-        if (v->n == 0 || first < 1 || first > high) return td_fail(k->err, TREADLE_FORMAT, "key '%s' holds %lld, expected 1 to %lld", key, (long long)first, (long long)high);
+        if (v->n == 0 || first < 1 || first > high)
+            return td_fail(k->err, TREADLE_FORMAT, "key '%s' holds %lld, expected 1 to %lld", key, (long long)first,
+                           (long long)high);
         *out = first;
         return TREADLE_OK;
     }
     return td_gguf_get_int(k->m->gguf, key, 1, high, fallback, out, k->err);
 }
 
-static treadle_status read_double(keys *k, const char *suffix, double fallback, double *out)
-{
+static treadle_status read_double(keys *k, const char *suffix, double fallback, double *out) {
     return td_gguf_get_double(k->m->gguf, key_of(k, suffix), fallback, out, k->err);
 }
 
 /* Keys that change the result and that no part computes. */
-static treadle_status refuse_unsupported(keys *k)
-{
-    static const char *const must_be_zero[] = {"expert_count", "attention.max_alibi_bias", "attention.clamp_kqv", "attn_logit_softcapping", "final_logit_softcapping"};
+static treadle_status refuse_unsupported(keys *k) {
+    static const char *const must_be_zero[] = {"expert_count", "attention.max_alibi_bias", "attention.clamp_kqv",
+                                               "attn_logit_softcapping", "final_logit_softcapping"};
     for (size_t i = 0; i < TD_COUNT(must_be_zero); i++) {
         double value;
         TD_TRY(read_double(k, must_be_zero[i], 0, &value));
-        if (value != 0) return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is %g; for %s only 0 is supported", key_of(k, must_be_zero[i]), value, k->m->arch->name);
+        if (value != 0)
+            return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is %g; for %s only 0 is supported",
+                           key_of(k, must_be_zero[i]), value, k->m->arch->name);
     }
     return TREADLE_OK;
 }
 
-static treadle_status read_rope(keys *k, td_model *m)
-{
+static treadle_status read_rope(keys *k, td_model *m) {
     td_str type;
     double linear;
     TD_TRY(read_double(k, "rope.freq_base", 10000.0, &m->rope_base));
@@ -123,13 +126,14 @@ static treadle_status read_rope(keys *k, td_model *m)
     if (td_str_is(type, "yarn")) m->scaling = TD_SCALING_YARN;
     else if (td_str_is(type, "linear") || (td_str_is(type, "none") && linear != 1)) m->scaling = TD_SCALING_LINEAR;
     else if (!td_str_is(type, "none"))
-        return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is '%.*s' (known: none, linear, yarn)", key_of(k, "rope.scaling.type"), (int)TD_MIN(type.n, 100), type.p);
-    if (!(m->rope_base > 0) || !(m->rope_factor > 0) || !(m->original_context > 0)) return td_fail(k->err, TREADLE_FORMAT, "the rotary embedding's base, factor and context must be above 0");
+        return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is '%.*s' (known: none, linear, yarn)",
+                       key_of(k, "rope.scaling.type"), (int)TD_MIN(type.n, 100), type.p);
+    if (!(m->rope_base > 0) || !(m->rope_factor > 0) || !(m->original_context > 0))
+        return td_fail(k->err, TREADLE_FORMAT, "the rotary embedding's base, factor and context must be above 0");
     return TREADLE_OK;
 }
 
-static treadle_status read_hyperparameters(td_model *m, treadle_error *err)
-{
+static treadle_status read_hyperparameters(td_model *m, treadle_error *err) {
     keys k = {.m = m, .err = err};
     int64_t hidden, ffn, value_dim;
     double epsilon, scale;
@@ -144,10 +148,18 @@ static treadle_status read_hyperparameters(td_model *m, treadle_error *err)
     TD_TRY(read_int(&k, "context_length", (int64_t)1 << 40, -1, &m->context));
     TD_TRY(read_double(&k, "attention.layer_norm_rms_epsilon", -1, &epsilon));
     TD_TRY(read_double(&k, "attention.scale", 0, &scale));
-    if (epsilon < 0) return td_fail(err, TREADLE_FORMAT, "key '%s' is missing", key_of(&k, "attention.layer_norm_rms_epsilon"));
-    if (m->n_heads % m->n_kv_heads) return td_fail(err, TREADLE_FORMAT, "%lld heads are no multiple of %lld KV heads", (long long)m->n_heads, (long long)m->n_kv_heads);
-    if (value_dim != m->head_dim) return td_fail(err, TREADLE_UNSUPPORTED, "heads of %lld keys and %lld values: both must be equal for %s", (long long)m->head_dim, (long long)value_dim, m->arch->name);
-    if (m->rotary_dim > m->head_dim || m->rotary_dim % 2) return td_fail(err, TREADLE_FORMAT, "%lld rotary dimensions of a head of %lld: expected an even number up to that", (long long)m->rotary_dim, (long long)m->head_dim);
+    if (epsilon < 0)
+        return td_fail(err, TREADLE_FORMAT, "key '%s' is missing", key_of(&k, "attention.layer_norm_rms_epsilon"));
+    if (m->n_heads % m->n_kv_heads)
+        return td_fail(err, TREADLE_FORMAT, "%lld heads are no multiple of %lld KV heads", (long long)m->n_heads,
+                       (long long)m->n_kv_heads);
+    if (value_dim != m->head_dim)
+        return td_fail(err, TREADLE_UNSUPPORTED, "heads of %lld keys and %lld values: both must be equal for %s",
+                       (long long)m->head_dim, (long long)value_dim, m->arch->name);
+    if (m->rotary_dim > m->head_dim || m->rotary_dim % 2)
+        return td_fail(err, TREADLE_FORMAT,
+                       "%lld rotary dimensions of a head of %lld: expected an even number up to that",
+                       (long long)m->rotary_dim, (long long)m->head_dim);
     m->context = TD_MIN(m->context, (int64_t)MAX_CONTEXT);
     m->norm_epsilon = (float)epsilon;
     m->attention_scale = (float)scale;
@@ -162,17 +174,16 @@ static treadle_status read_hyperparameters(td_model *m, treadle_error *err)
 
 /* --- tensors */
 
-static treadle_status check_shape(const td_model *m, const td_slot *slot, const td_gguf_tensor *t, treadle_error *err)
-{
+static treadle_status check_shape(const td_model *m, const td_slot *slot, const td_gguf_tensor *t, treadle_error *err) {
     int64_t in = m->sizes[slot->in], out = slot->out == TD_SIZE_NONE ? 1 : m->sizes[slot->out];
     if (t->dims[0] == in && t->dims[1] == out && t->dims[2] == 1 && t->dims[3] == 1) return TREADLE_OK;
-    return td_fail(err, TREADLE_FORMAT, "tensor '%.*s' has shape [%lld, %lld, %lld, %lld], expected [%lld, %lld]", TD_STR_ARGS(t->name),
-                   (long long)t->dims[0], (long long)t->dims[1], (long long)t->dims[2], (long long)t->dims[3], (long long)in, (long long)out);
+    return td_fail(err, TREADLE_FORMAT, "tensor '%.*s' has shape [%lld, %lld, %lld, %lld], expected [%lld, %lld]",
+                   TD_STR_ARGS(t->name), (long long)t->dims[0], (long long)t->dims[1], (long long)t->dims[2],
+                   (long long)t->dims[3], (long long)in, (long long)out);
 }
 
-static treadle_status fill_slot(const td_model *m, const td_slot *slot, const char *name, bool *used, const td_gguf_tensor **out,
-                                treadle_error *err)
-{
+static treadle_status fill_slot(const td_model *m, const td_slot *slot, const char *name, bool *used,
+                                const td_gguf_tensor **out, treadle_error *err) {
     const td_gguf_tensor *t = td_gguf_find_tensor(m->gguf, name);
     *out = t;
     if (!t && slot->required) return td_fail(err, TREADLE_FORMAT, "tensor '%s' is missing", name);
@@ -181,43 +192,46 @@ static treadle_status fill_slot(const td_model *m, const td_slot *slot, const ch
     return check_shape(m, slot, t, err);
 }
 
-static treadle_status refuse_unknown(const td_model *m, const bool *used, treadle_error *err)
-{
+static treadle_status refuse_unknown(const td_model *m, const bool *used, treadle_error *err) {
     for (size_t i = 0; i < m->gguf->n_tensors; i++) {
         char name[128];
         td_str text = m->gguf->tensors[i].name;
         bool ignored = false;
         snprintf(name, sizeof name, "%.*s", (int)TD_MIN(text.n, sizeof name - 1), text.p);
         for (size_t k = 0; m->arch->ignored[k]; k++) ignored |= td_glob(m->arch->ignored[k], name);
-        if (!used[i] && !ignored) return td_fail(err, TREADLE_UNSUPPORTED, "tensor '%s' is not part of architecture %s as it is supported", name, m->arch->name);
+        if (!used[i] && !ignored)
+            return td_fail(err, TREADLE_UNSUPPORTED, "tensor '%s' is not part of architecture %s as it is supported",
+                           name, m->arch->name);
     }
     return TREADLE_OK;
 }
 
-static treadle_status find_tensors(td_model *m, td_arena *arena, treadle_error *err)
-{
+static treadle_status find_tensors(td_model *m, td_arena *arena, treadle_error *err) {
     const td_arch *arch = m->arch;
     bool *used = TD_ARENA_ARRAY(arena, bool, m->gguf->n_tensors);
     /* Every layer has tensors of its own: more layers than tensors cannot be. */
-    if ((uint64_t)m->n_layers > m->gguf->n_tensors) return td_fail(err, TREADLE_FORMAT, "%lld layers, but only %zu tensors", (long long)m->n_layers, m->gguf->n_tensors);
+    if ((uint64_t)m->n_layers > m->gguf->n_tensors)
+        return td_fail(err, TREADLE_FORMAT, "%lld layers, but only %zu tensors", (long long)m->n_layers,
+                       m->gguf->n_tensors);
     m->layers = td_arena_array(arena, (size_t)m->n_layers, sizeof *m->layers, sizeof(void *));
     if (!used || !m->layers) return td_fail_memory(err, "layers", (size_t)m->n_layers * sizeof *m->layers);
     const td_gguf_tensor *embed = td_gguf_find_tensor(m->gguf, "token_embd.weight");
     m->sizes[TD_SIZE_VOCAB] = embed ? embed->dims[1] : 0;
     for (size_t i = 0; i < arch->n_model_slots; i++)
-        TD_TRY(fill_slot(m, &arch->model_slots[i], arch->model_slots[i].name, used, &m->tensors[arch->model_slots[i].tensor], err));
+        TD_TRY(fill_slot(m, &arch->model_slots[i], arch->model_slots[i].name, used,
+                         &m->tensors[arch->model_slots[i].tensor], err));
     for (int64_t layer = 0; layer < m->n_layers; layer++) {
         for (size_t i = 0; i < arch->n_layer_slots; i++) {
             char name[128];
             snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, arch->layer_slots[i].name);
-            TD_TRY(fill_slot(m, &arch->layer_slots[i], name, used, &m->layers[layer][arch->layer_slots[i].tensor], err));
+            TD_TRY(
+                fill_slot(m, &arch->layer_slots[i], name, used, &m->layers[layer][arch->layer_slots[i].tensor], err));
         }
     }
     return refuse_unknown(m, used, err);
 }
 
-treadle_status td_model_resolve(const td_gguf *gguf, td_arena *arena, td_model *out, treadle_error *err)
-{
+treadle_status td_model_resolve(const td_gguf *gguf, td_arena *arena, td_model *out, treadle_error *err) {
     *out = (td_model){.gguf = gguf};
     TD_TRY(find_arch(gguf, &out->arch, err));
     TD_TRY(read_hyperparameters(out, err));

@@ -14,18 +14,42 @@ typedef enum td_rope_order { TD_ROPE_PAIRS, TD_ROPE_HALVES } td_rope_order;
 typedef enum td_model_tensor { TD_MT_EMBED, TD_MT_NORM, TD_MT_HEAD, TD_MT_ROPE_FREQS, TD_MT_COUNT } td_model_tensor;
 
 typedef enum td_layer_tensor {
-    TD_LT_ATTN_NORM, TD_LT_Q, TD_LT_K, TD_LT_V, TD_LT_O, TD_LT_Q_BIAS, TD_LT_K_BIAS, TD_LT_V_BIAS, TD_LT_O_BIAS, TD_LT_FFN_NORM, TD_LT_GATE,
-    TD_LT_UP, TD_LT_DOWN, TD_LT_GATE_BIAS, TD_LT_UP_BIAS, TD_LT_DOWN_BIAS, TD_LT_COUNT,
+    TD_LT_ATTN_NORM,
+    TD_LT_Q,
+    TD_LT_K,
+    TD_LT_V,
+    TD_LT_O,
+    TD_LT_Q_BIAS,
+    TD_LT_K_BIAS,
+    TD_LT_V_BIAS,
+    TD_LT_O_BIAS,
+    TD_LT_FFN_NORM,
+    TD_LT_GATE,
+    TD_LT_UP,
+    TD_LT_DOWN,
+    TD_LT_GATE_BIAS,
+    TD_LT_UP_BIAS,
+    TD_LT_DOWN_BIAS,
+    TD_LT_COUNT,
 } td_layer_tensor;
 
 /* Sizes that shapes are given in. */
-typedef enum td_size { TD_SIZE_NONE, TD_SIZE_HIDDEN, TD_SIZE_QUERY, TD_SIZE_KV, TD_SIZE_FFN, TD_SIZE_VOCAB, TD_SIZE_ROTARY_HALF, TD_SIZE_COUNT } td_size;
+typedef enum td_size {
+    TD_SIZE_NONE,
+    TD_SIZE_HIDDEN,
+    TD_SIZE_QUERY,
+    TD_SIZE_KV,
+    TD_SIZE_FFN,
+    TD_SIZE_VOCAB,
+    TD_SIZE_ROTARY_HALF,
+    TD_SIZE_COUNT
+} td_size;
 
 typedef struct td_slot {
-    int tensor;          /* td_model_tensor or td_layer_tensor */
-    const char *name;    /* in the file; of a layer: behind "blk.N." */
+    int tensor;       /* td_model_tensor or td_layer_tensor */
+    const char *name; /* in the file; of a layer: behind "blk.N." */
     bool required;
-    td_size in, out;     /* ggml's dims[0] and dims[1]; out NONE: a vector */
+    td_size in, out; /* ggml's dims[0] and dims[1]; out NONE: a vector */
 } td_slot;
 
 typedef struct td_arch {

@@ -11,26 +11,38 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-static treadle_status check_options(const td_compile_options *o, treadle_error *err)
-{
-    if (!o->source || !o->out_dir) return td_fail(err, TREADLE_INVALID_ARGUMENT, "a source and an output folder are needed");
-    if (o->accuracy_level != 0 && o->accuracy_level != 4) return td_fail(err, TREADLE_INVALID_ARGUMENT, "accuracy level %d, expected 0 or 4", o->accuracy_level);
-    if (o->quantize && strcmp(o->quantize, "none") != 0) return td_fail(err, TREADLE_INVALID_ARGUMENT, "quantize '%s', expected none", o->quantize);
+static treadle_status check_options(const td_compile_options *o, treadle_error *err) {
+    if (!o->source || !o->out_dir)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "a source and an output folder are needed");
+    if (o->accuracy_level != 0 && o->accuracy_level != 4)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "accuracy level %d, expected 0 or 4", o->accuracy_level);
+    if (o->quantize && strcmp(o->quantize, "none") != 0)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "quantize '%s', expected none", o->quantize);
     return TREADLE_OK;
 }
 
-static treadle_status write_model(td_builder *b, const td_folder *folder)
-{
-    static const td_onnx_opset opsets[] = {{{NULL, 0}, TD_COMPILE_OPSET}, {{"com.microsoft", 13}, 1}, {{"treadle", 7}, 1}};
+static treadle_status write_model(td_builder *b, const td_folder *folder) {
+    static const td_onnx_opset opsets[] = {
+        {{NULL, 0}, TD_COMPILE_OPSET}, {{"com.microsoft", 13}, 1}, {{"treadle", 7}, 1}};
     td_graph *g = &b->graph;
     td_buf bytes = {0};
     bool functions = g->functions.n > 0;
     td_onnx_model model = {
-        .ir_version = TD_COMPILE_IR, .producer_name = TD_STR(TD_PRODUCER), .opsets = opsets, .n_opsets = functions ? 3 : 2,
-        .functions = g->functions.items, .n_functions = g->functions.n,
-        .graph = {.name = TD_STR("decoder"), .nodes = td_graph_nodes(g), .n_nodes = g->nodes.n,
-                  .initializers = g->initializers.items, .n_initializers = g->initializers.n, .inputs = g->inputs.items,
-                  .n_inputs = g->inputs.n, .outputs = g->outputs.items, .n_outputs = g->outputs.n},
+        .ir_version = TD_COMPILE_IR,
+        .producer_name = TD_STR(TD_PRODUCER),
+        .opsets = opsets,
+        .n_opsets = functions ? 3 : 2,
+        .functions = g->functions.items,
+        .n_functions = g->functions.n,
+        .graph = {.name = TD_STR("decoder"),
+                  .nodes = td_graph_nodes(g),
+                  .n_nodes = g->nodes.n,
+                  .initializers = g->initializers.items,
+                  .n_initializers = g->initializers.n,
+                  .inputs = g->inputs.items,
+                  .n_inputs = g->inputs.n,
+                  .outputs = g->outputs.items,
+                  .n_outputs = g->outputs.n},
     };
     char *path = td_folder_file(folder, "model.onnx");
     if (!model.graph.nodes || !path) return td_fail_memory(b->err, "the model", 0);
@@ -40,24 +52,24 @@ static treadle_status write_model(td_builder *b, const td_folder *folder)
     return status;
 }
 
-static treadle_status build_graph(td_builder *b, const td_folder *folder)
-{
+static treadle_status build_graph(td_builder *b, const td_folder *folder) {
     td_weights *w = &b->weights;
     char *path = td_folder_file(folder, "model.onnx.data");
     if (!path) return td_fail_memory(b->err, "a path", 0);
     w->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (w->fd < 0) return td_fail(b->err, TREADLE_IO, "cannot make '%s': %s", path, strerror(errno));
     treadle_status status = td_part_decoder(b);
-    if (close(w->fd) != 0 && status == TREADLE_OK) status = td_fail(b->err, TREADLE_IO, "cannot write '%s': %s", path, strerror(errno));
+    if (close(w->fd) != 0 && status == TREADLE_OK)
+        status = td_fail(b->err, TREADLE_IO, "cannot write '%s': %s", path, strerror(errno));
     return status == TREADLE_OK ? write_model(b, folder) : status;
 }
 
-static treadle_status build_folder(const td_compile_options *options, const td_gguf *gguf, td_arena *arena, const td_folder *folder,
-                                   const td_model *model, treadle_error *err)
-{
+static treadle_status build_folder(const td_compile_options *options, const td_gguf *gguf, td_arena *arena,
+                                   const td_folder *folder, const td_model *model, treadle_error *err) {
     td_builder b = {.model = *model, .options = options, .err = err};
     td_graph_init(&b.graph, arena);
-    b.weights = (td_weights){.graph = &b.graph, .options = options, .fd = -1, .location = TD_STR("model.onnx.data"), .err = err};
+    b.weights = (td_weights){
+        .graph = &b.graph, .options = options, .fd = -1, .location = TD_STR("model.onnx.data"), .err = err};
     for (size_t i = 0; i < gguf->n_tensors; i++) b.weights.total += gguf->tensors[i].bytes;
     treadle_status status = build_graph(&b, folder);
     td_graph_discard(&b.graph);
@@ -66,8 +78,8 @@ static treadle_status build_folder(const td_compile_options *options, const td_g
     return td_output_text_files(&output, err);
 }
 
-static treadle_status compile_file(const td_compile_options *options, const td_gguf *gguf, td_arena *arena, treadle_error *err)
-{
+static treadle_status compile_file(const td_compile_options *options, const td_gguf *gguf, td_arena *arena,
+                                   treadle_error *err) {
     td_model model;
     td_folder folder = {0};
     TD_TRY(td_model_resolve(gguf, arena, &model, err));
@@ -78,15 +90,15 @@ static treadle_status compile_file(const td_compile_options *options, const td_g
     return status;
 }
 
-treadle_status td_compile(const td_compile_options *options, treadle_error *err)
-{
+treadle_status td_compile(const td_compile_options *options, treadle_error *err) {
     td_gguf *gguf;
     td_arena arena;
     TD_TRY(check_options(options, err));
     TD_TRY(td_gguf_open(options->source, &gguf, err));
     td_arena_init(&arena);
     treadle_status status = compile_file(options, gguf, &arena, err);
-    if (status != TREADLE_OK && (status == TREADLE_FORMAT || status == TREADLE_UNSUPPORTED)) td_error_file(err, options->source);
+    if (status != TREADLE_OK && (status == TREADLE_FORMAT || status == TREADLE_UNSUPPORTED))
+        td_error_file(err, options->source);
     td_arena_free(&arena);
     td_gguf_close(gguf);
     return status;

@@ -40,14 +40,14 @@ typedef bool td_compile_progress_fn(void *ctx, uint64_t done, uint64_t total, co
 typedef void td_compile_note_fn(void *ctx, const char *text);
 
 typedef struct td_compile_options {
-    const char *source;        /* path of a .gguf file */
-    const char *out_dir;       /* made, or replaced if treadle made it; refused if it holds anything else */
-    int accuracy_level;        /* of MatMulNBits: 0 or 4 (int8 activations allowed) */
-    const char *quantize;      /* NULL: blocks are carried over; "none": they are decoded, all weights become float32 */
-    bool keep_existing;        /* refuse a folder that is not empty even if treadle made it */
+    const char *source;   /* path of a .gguf file */
+    const char *out_dir;  /* made, or replaced if treadle made it; refused if it holds anything else */
+    int accuracy_level;   /* of MatMulNBits: 0 or 4 (int8 activations allowed) */
+    const char *quantize; /* NULL: blocks are carried over; "none": they are decoded, all weights become float32 */
+    bool keep_existing;   /* refuse a folder that is not empty even if treadle made it */
     td_compile_progress_fn *progress; /* may be NULL */
     td_compile_note_fn *note;         /* NULL: td_log, level warning */
-    void *ctx;                 /* of both */
+    void *ctx;                        /* of both */
 } td_compile_options;
 
 /* Builds aside, in "out_dir.tmp-PID", and renames: out_dir holds all or nothing. On failure nothing is left behind. */

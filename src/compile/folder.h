@@ -16,7 +16,8 @@ typedef struct td_folder {
 } td_folder;
 
 /* Checks that the folder may be written and makes the one aside. */
-treadle_status td_folder_begin(td_arena *arena, const char *path, bool keep_existing, td_folder *out, treadle_error *err);
+treadle_status td_folder_begin(td_arena *arena, const char *path, bool keep_existing, td_folder *out,
+                               treadle_error *err);
 char *td_folder_file(const td_folder *f, const char *name); /* a path in the folder aside; NULL: out of memory */
 treadle_status td_folder_commit(td_folder *f, treadle_error *err);
 void td_folder_abandon(td_folder *f); /* removes the folder aside */

@@ -12,8 +12,20 @@
 #include "quant/formats.h"
 
 typedef enum td_gguf_type {
-    TD_GGUF_UINT8, TD_GGUF_INT8, TD_GGUF_UINT16, TD_GGUF_INT16, TD_GGUF_UINT32, TD_GGUF_INT32, TD_GGUF_FLOAT32,
-    TD_GGUF_BOOL, TD_GGUF_STRING, TD_GGUF_ARRAY, TD_GGUF_UINT64, TD_GGUF_INT64, TD_GGUF_FLOAT64, TD_GGUF_TYPES,
+    TD_GGUF_UINT8,
+    TD_GGUF_INT8,
+    TD_GGUF_UINT16,
+    TD_GGUF_INT16,
+    TD_GGUF_UINT32,
+    TD_GGUF_INT32,
+    TD_GGUF_FLOAT32,
+    TD_GGUF_BOOL,
+    TD_GGUF_STRING,
+    TD_GGUF_ARRAY,
+    TD_GGUF_UINT64,
+    TD_GGUF_INT64,
+    TD_GGUF_FLOAT64,
+    TD_GGUF_TYPES,
 } td_gguf_type;
 
 typedef struct td_gguf_value {
@@ -29,7 +41,7 @@ typedef struct td_gguf_value {
 typedef struct td_gguf_tensor {
     td_str name;
     int rank;
-    int64_t dims[4];      /* as ggml has them: dims[0] is the row length; 1 beyond rank */
+    int64_t dims[4]; /* as ggml has them: dims[0] is the row length; 1 beyond rank */
     const td_quant_format *format;
     const uint8_t *data;
     size_t row_bytes, bytes;
@@ -62,9 +74,10 @@ bool td_gguf_double_at(const td_gguf_value *value, uint64_t index, double *out);
 const char *td_gguf_type_name(td_gguf_type type);
 
 /* Values by key: absent gives the fallback; another type, or outside [low, high], is an error that names the key. */
-treadle_status td_gguf_get_int(const td_gguf *gguf, const char *key, int64_t low, int64_t high, int64_t fallback, int64_t *out,
-                               treadle_error *err);
-treadle_status td_gguf_get_double(const td_gguf *gguf, const char *key, double fallback, double *out, treadle_error *err);
+treadle_status td_gguf_get_int(const td_gguf *gguf, const char *key, int64_t low, int64_t high, int64_t fallback,
+                               int64_t *out, treadle_error *err);
+treadle_status td_gguf_get_double(const td_gguf *gguf, const char *key, double fallback, double *out,
+                                  treadle_error *err);
 treadle_status td_gguf_get_bool(const td_gguf *gguf, const char *key, bool fallback, bool *out, treadle_error *err);
 treadle_status td_gguf_get_text(const td_gguf *gguf, const char *key, td_str fallback, td_str *out, treadle_error *err);
 

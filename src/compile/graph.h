@@ -35,7 +35,7 @@ td_str td_graph_name(td_graph *g, const char *format, ...) TD_PRINTF(2, 3);
 
 /* Adds a node with one output of the node's name. domain "" is ai.onnx. */
 td_gnode *td_graph_add(td_graph *g, const char *domain, const char *op, td_str name);
-void td_gnode_input(td_graph *g, td_gnode *n, td_str value); /* in order; an empty name: absent */
+void td_gnode_input(td_graph *g, td_gnode *n, td_str value);  /* in order; an empty name: absent */
 void td_gnode_output(td_graph *g, td_gnode *n, td_str value); /* after the first */
 void td_gnode_int(td_graph *g, td_gnode *n, const char *name, int64_t value);
 void td_gnode_float(td_graph *g, td_gnode *n, const char *name, float value);

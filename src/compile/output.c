@@ -8,8 +8,7 @@
 
 #include <stdio.h>
 
-void td_output_note(const td_output *o, const char *format, ...)
-{
+void td_output_note(const td_output *o, const char *format, ...) {
     char text[512];
     va_list args;
     va_start(args, format);
@@ -19,30 +18,29 @@ void td_output_note(const td_output *o, const char *format, ...)
     else td_log(TD_LOG_WARNING, "%s", text);
 }
 
-static treadle_status save(const td_output *o, const char *name, td_buf *bytes, treadle_error *err)
-{
+static treadle_status save(const td_output *o, const char *name, td_buf *bytes, treadle_error *err) {
     char *path = td_folder_file(o->folder, name);
     td_buf_char(bytes, '\n');
     if (bytes->failed || !path) return td_fail_memory(err, name, bytes->n);
     return td_file_write(path, bytes->p, bytes->n, err);
 }
 
-static void write_id(td_json_writer *w, const char *key, int64_t id)
-{
+static void write_id(td_json_writer *w, const char *key, int64_t id) {
     if (id < 0) return;
     td_json_key(w, key);
     td_json_write_int(w, id);
 }
 
 /* Sampling defaults that newer files carry. */
-static treadle_status write_sampling(const td_output *o, td_json_writer *w, treadle_error *err)
-{
+static treadle_status write_sampling(const td_output *o, td_json_writer *w, treadle_error *err) {
     static const struct {
         const char *key, *name;
         bool integer;
     } rows[] = {
-        {"general.sampling.temp", "temperature", false},          {"general.sampling.top_k", "top_k", true},
-        {"general.sampling.top_p", "top_p", false},               {"general.sampling.min_p", "min_p", false},
+        {"general.sampling.temp", "temperature", false},
+        {"general.sampling.top_k", "top_k", true},
+        {"general.sampling.top_p", "top_p", false},
+        {"general.sampling.min_p", "min_p", false},
         {"general.sampling.penalty_repeat", "repetition_penalty", false},
     };
     bool any = false;
@@ -65,11 +63,13 @@ static treadle_status write_sampling(const td_output *o, td_json_writer *w, trea
     return TREADLE_OK;
 }
 
-static void write_metadata(const td_output *o, td_json_writer *w)
-{
+static void write_metadata(const td_output *o, td_json_writer *w) {
     static const struct {
         const char *key, *name;
-    } rows[] = {{"general.architecture", "architecture"}, {"general.name", "name"}, {"general.license", "license"}, {"general.size_label", "size"}};
+    } rows[] = {{"general.architecture", "architecture"},
+                {"general.name", "name"},
+                {"general.license", "license"},
+                {"general.size_label", "size"}};
     td_json_key(w, "metadata");
     td_json_begin_object(w);
     td_json_key(w, "producer");
@@ -85,8 +85,7 @@ static void write_metadata(const td_output *o, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static treadle_status write_config(const td_output *o, const td_vocab *v, td_json_writer *w, treadle_error *err)
-{
+static treadle_status write_config(const td_output *o, const td_vocab *v, td_json_writer *w, treadle_error *err) {
     td_json_begin_object(w);
     td_json_key(w, "version");
     td_json_write_int(w, 2);
@@ -127,20 +126,19 @@ static treadle_status write_config(const td_output *o, const td_vocab *v, td_jso
 
 /* --- tokenizer_config.json */
 
-static void write_token_text(const td_vocab *v, td_json_writer *w, const char *key, int64_t id)
-{
+static void write_token_text(const td_vocab *v, td_json_writer *w, const char *key, int64_t id) {
     if (id < 0) return;
     td_json_key(w, key);
     td_json_write_string(w, td_vocab_text(v, id));
 }
 
 /* One template is a string; named ones beside it (tokenizer.chat_template.NAME) make a list of both. */
-static void write_templates(const td_gguf *g, td_json_writer *w)
-{
+static void write_templates(const td_gguf *g, td_json_writer *w) {
     const td_str prefix = TD_STR("tokenizer.chat_template.");
     const td_gguf_value *main = td_gguf_find(g, "tokenizer.chat_template");
     size_t named = 0;
-    for (size_t i = 0; i < g->n_values; i++) named += td_str_starts(g->values[i].key, prefix) && g->values[i].type == TD_GGUF_STRING;
+    for (size_t i = 0; i < g->n_values; i++)
+        named += td_str_starts(g->values[i].key, prefix) && g->values[i].type == TD_GGUF_STRING;
     bool has_main = main && main->type == TD_GGUF_STRING;
     if (!has_main && named == 0) return;
     td_json_key(w, "chat_template");
@@ -163,8 +161,7 @@ static void write_templates(const td_gguf *g, td_json_writer *w)
     td_json_end_array(w);
 }
 
-static void write_tokenizer_config(const td_output *o, const td_vocab *v, td_json_writer *w)
-{
+static void write_tokenizer_config(const td_output *o, const td_vocab *v, td_json_writer *w) {
     td_json_begin_object(w);
     td_json_key(w, "tokenizer_class");
     td_json_write_text(w, "PreTrainedTokenizerFast");
@@ -186,43 +183,43 @@ static void write_tokenizer_config(const td_output *o, const td_vocab *v, td_jso
 
 /* --- all of them */
 
-static treadle_status save_config(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err)
-{
+static treadle_status save_config(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err) {
     td_json_writer w;
     td_json_writer_init(&w, bytes, 2);
     TD_TRY(write_config(o, v, &w, err));
     return save(o, "genai_config.json", bytes, err);
 }
 
-static treadle_status save_tokenizer(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err)
-{
+static treadle_status save_tokenizer(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err) {
     if (v->kind == TD_VOCAB_NONE) {
         td_output_note(o, "the file has no vocabulary: the model runs by token ids only");
         return TREADLE_OK;
     }
     if (v->kind == TD_VOCAB_OTHER) {
-        td_output_note(o, "the vocabulary is of type '%.*s' (known: gpt2, llama): the model runs by token ids only", (int)TD_MIN(v->model.n, 100), v->model.p);
+        td_output_note(o, "the vocabulary is of type '%.*s' (known: gpt2, llama): the model runs by token ids only",
+                       (int)TD_MIN(v->model.n, 100), v->model.p);
         return TREADLE_OK;
     }
     if (v->kind == TD_VOCAB_BPE && !v->pre_known)
-        td_output_note(o, "pre-tokenizer '%.*s' is not known; 'default' is used and some texts may be cut differently", (int)TD_MIN(v->pre.n, 100), v->pre.n ? v->pre.p : "");
+        td_output_note(o, "pre-tokenizer '%.*s' is not known; 'default' is used and some texts may be cut differently",
+                       (int)TD_MIN(v->pre.n, 100), v->pre.n ? v->pre.p : "");
     if (v->n > (uint64_t)o->model->sizes[TD_SIZE_VOCAB])
-        td_output_note(o, "the vocabulary has %zu tokens, the model only %lld", v->n, (long long)o->model->sizes[TD_SIZE_VOCAB]);
+        td_output_note(o, "the vocabulary has %zu tokens, the model only %lld", v->n,
+                       (long long)o->model->sizes[TD_SIZE_VOCAB]);
     TD_TRY(td_tokenizer_write(v, bytes, err));
     return save(o, "tokenizer.json", bytes, err);
 }
 
-static treadle_status save_tokenizer_config(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err)
-{
+static treadle_status save_tokenizer_config(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err) {
     td_json_writer w;
     td_json_writer_init(&w, bytes, 2);
     write_tokenizer_config(o, v, &w);
     return save(o, "tokenizer_config.json", bytes, err);
 }
 
-treadle_status td_output_text_files(const td_output *o, treadle_error *err)
-{
-    static treadle_status (*const steps[])(const td_output *, const td_vocab *, td_buf *, treadle_error *) = {save_config, save_tokenizer, save_tokenizer_config};
+treadle_status td_output_text_files(const td_output *o, treadle_error *err) {
+    static treadle_status (*const steps[])(const td_output *, const td_vocab *, td_buf *,
+                                           treadle_error *) = {save_config, save_tokenizer, save_tokenizer_config};
     td_vocab vocab;
     td_buf bytes = {0};
     TD_TRY(td_vocab_read(o->model->gguf, o->arena, &vocab, err));

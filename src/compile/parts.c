@@ -5,19 +5,18 @@ static const td_str none = {NULL, 0};
 
 /* --- linear */
 
-static td_str plain_linear(td_builder *b, td_str name, td_str x, const td_matrix *w)
-{
+static td_str plain_linear(td_builder *b, td_str name, td_str x, const td_matrix *w) {
     td_graph *g = &b->graph;
     td_str weight = w->codes;
-    if (w->plain != TD_FLOAT) weight = td_graph_cast(g, td_graph_name(g, "%.*s.cast", TD_STR_ARGS(name)), weight, TD_FLOAT);
+    if (w->plain != TD_FLOAT)
+        weight = td_graph_cast(g, td_graph_name(g, "%.*s.cast", TD_STR_ARGS(name)), weight, TD_FLOAT);
     td_gnode *turn = td_graph_add(g, "", "Transpose", td_graph_name(g, "%.*s.transposed", TD_STR_ARGS(name)));
     td_gnode_input(g, turn, weight);
     td_gnode_ints(g, turn, "perm", (const int64_t[]){1, 0}, 2);
     return td_graph_op(g, "MatMul", name, x, turn ? turn->outputs[0] : none, none);
 }
 
-static td_str function_linear(td_builder *b, td_str name, td_str x, const td_matrix *w)
-{
+static td_str function_linear(td_builder *b, td_str name, td_str x, const td_matrix *w) {
     td_graph *g = &b->graph;
     td_gnode *n = td_graph_add(g, "treadle", "BlockAffineMatMul", name);
     td_gnode_input(g, n, x);
@@ -29,8 +28,7 @@ static td_str function_linear(td_builder *b, td_str name, td_str x, const td_mat
     return name;
 }
 
-static td_str nbits_linear(td_builder *b, td_str name, td_str x, const td_matrix *w)
-{
+static td_str nbits_linear(td_builder *b, td_str name, td_str x, const td_matrix *w) {
     td_graph *g = &b->graph;
     td_gnode *n = td_graph_add(g, "com.microsoft", "MatMulNBits", name);
     td_gnode_input(g, n, x);
@@ -45,8 +43,7 @@ static td_str nbits_linear(td_builder *b, td_str name, td_str x, const td_matrix
     return name;
 }
 
-td_str td_part_linear(td_builder *b, td_str name, td_str x, const td_matrix *w, td_str bias)
-{
+td_str td_part_linear(td_builder *b, td_str name, td_str x, const td_matrix *w, td_str bias) {
     td_graph *g = &b->graph;
     td_str y = bias.n ? td_graph_name(g, "%.*s.product", TD_STR_ARGS(name)) : name;
     if (w->plain != TD_UNDEFINED) plain_linear(b, y, x, w);
@@ -57,12 +54,12 @@ td_str td_part_linear(td_builder *b, td_str name, td_str x, const td_matrix *w, 
 
 /* --- embedding */
 
-td_str td_part_embedding(td_builder *b, td_str name, td_str ids, const td_matrix *w)
-{
+td_str td_part_embedding(td_builder *b, td_str name, td_str ids, const td_matrix *w) {
     td_graph *g = &b->graph;
     if (w->plain != TD_UNDEFINED) {
         bool cast = w->plain != TD_FLOAT;
-        td_str rows = td_graph_op(g, "Gather", cast ? td_graph_name(g, "%.*s.rows", TD_STR_ARGS(name)) : name, w->codes, ids, none);
+        td_str rows = td_graph_op(g, "Gather", cast ? td_graph_name(g, "%.*s.rows", TD_STR_ARGS(name)) : name, w->codes,
+                                  ids, none);
         return cast ? td_graph_cast(g, name, rows, TD_FLOAT) : rows;
     }
     if (w->minima.n) {
@@ -78,7 +75,9 @@ td_str td_part_embedding(td_builder *b, td_str name, td_str ids, const td_matrix
     /* The same bytes as MatMulNBits has them, without the block dimension. */
     const int64_t dims[2] = {w->n, w->k * w->bits / 8};
     td_gnode *n = td_graph_add(g, "com.microsoft", "GatherBlockQuantized", name);
-    td_gnode_input(g, n, td_weights_alias(&b->weights, td_graph_name(g, "%.*s.rows", TD_STR_ARGS(w->codes)), w, TD_UINT8, 2, dims));
+    td_gnode_input(
+        g, n,
+        td_weights_alias(&b->weights, td_graph_name(g, "%.*s.rows", TD_STR_ARGS(w->codes)), w, TD_UINT8, 2, dims));
     td_gnode_input(g, n, ids);
     td_gnode_input(g, n, w->scales);
     td_gnode_int(g, n, "bits", w->bits);
@@ -90,8 +89,7 @@ td_str td_part_embedding(td_builder *b, td_str name, td_str ids, const td_matrix
 
 /* --- norm */
 
-td_str td_part_norm(td_builder *b, td_str name, td_stream *stream, td_str weight, bool keep)
-{
+td_str td_part_norm(td_builder *b, td_str name, td_stream *stream, td_str weight, bool keep) {
     td_graph *g = &b->graph;
     if (stream->branch.n == 0) {
         td_gnode *n = td_graph_add(g, "", "SimplifiedLayerNormalization", name);
@@ -119,16 +117,15 @@ td_str td_part_norm(td_builder *b, td_str name, td_stream *stream, td_str weight
 
 /* --- feed-forward: down(silu(gate(x)) * up(x)) */
 
-static treadle_status optional_vector(td_builder *b, int64_t layer, td_layer_tensor id, td_str *out)
-{
+static treadle_status optional_vector(td_builder *b, int64_t layer, td_layer_tensor id, td_str *out) {
     const td_gguf_tensor *t = b->model.layers[layer][id];
     *out = none;
     if (!t) return TREADLE_OK;
     return td_weights_vector(&b->weights, t->name, &(td_rows){.tensor = t}, 1, out);
 }
 
-static treadle_status layer_linear(td_builder *b, int64_t layer, const char *what, td_layer_tensor weight, td_layer_tensor bias, td_str x, td_str *out)
-{
+static treadle_status layer_linear(td_builder *b, int64_t layer, const char *what, td_layer_tensor weight,
+                                   td_layer_tensor bias, td_str x, td_str *out) {
     td_str name = td_graph_name(&b->graph, "layers.%lld.%s", (long long)layer, what), bias_name;
     const td_gguf_tensor *t = b->model.layers[layer][weight];
     td_matrix m;
@@ -138,13 +135,13 @@ static treadle_status layer_linear(td_builder *b, int64_t layer, const char *wha
     return TREADLE_OK;
 }
 
-treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out)
-{
+treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out) {
     td_graph *g = &b->graph;
     td_str gate, up;
     TD_TRY(layer_linear(b, layer, "mlp.gate", TD_LT_GATE, TD_LT_GATE_BIAS, x, &gate));
     TD_TRY(layer_linear(b, layer, "mlp.up", TD_LT_UP, TD_LT_UP_BIAS, x, &up));
-    td_str sigmoid = td_graph_op(g, "Sigmoid", td_graph_name(g, "layers.%lld.mlp.sigmoid", (long long)layer), gate, none, none);
+    td_str sigmoid =
+        td_graph_op(g, "Sigmoid", td_graph_name(g, "layers.%lld.mlp.sigmoid", (long long)layer), gate, none, none);
     td_str act = td_graph_op(g, "Mul", td_graph_name(g, "layers.%lld.mlp.act", (long long)layer), gate, sigmoid, none);
     td_str mul = td_graph_op(g, "Mul", td_graph_name(g, "layers.%lld.mlp.mul", (long long)layer), act, up, none);
     return layer_linear(b, layer, "mlp.down", TD_LT_DOWN, TD_LT_DOWN_BIAS, mul, out);
@@ -152,8 +149,7 @@ treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out)
 
 /* --- the decoder */
 
-static treadle_status build_layer(td_builder *b, int64_t layer, td_stream *stream)
-{
+static treadle_status build_layer(td_builder *b, int64_t layer, td_stream *stream) {
     td_graph *g = &b->graph;
     td_str weight, x;
     TD_TRY(optional_vector(b, layer, TD_LT_ATTN_NORM, &weight));
@@ -164,14 +160,14 @@ static treadle_status build_layer(td_builder *b, int64_t layer, td_stream *strea
     return td_part_mlp(b, layer, x, &stream->branch);
 }
 
-treadle_status td_part_decoder(td_builder *b)
-{
+treadle_status td_part_decoder(td_builder *b) {
     td_graph *g = &b->graph;
     const td_gguf_tensor *const *t = b->model.tensors;
     const td_gguf_tensor *head = t[TD_MT_HEAD];
     td_matrix embed, head_matrix;
     td_str ids = TD_STR("input_ids"), logits = TD_STR("logits"), weight;
-    td_graph_input(g, ids, TD_INT64, 2, (const int64_t[]){-1, -1}, (const char *const[]){"batch_size", "sequence_length"});
+    td_graph_input(g, ids, TD_INT64, 2, (const int64_t[]){-1, -1},
+                   (const char *const[]){"batch_size", "sequence_length"});
     TD_TRY(td_part_attention_setup(b));
     TD_TRY(td_weights_matrix(&b->weights, t[TD_MT_EMBED]->name, &(td_rows){.tensor = t[TD_MT_EMBED]}, 1,
                              TD_USE_GATHER | (head ? 0 : TD_USE_LINEAR), &embed));
@@ -179,7 +175,8 @@ treadle_status td_part_decoder(td_builder *b)
     for (int64_t layer = 0; layer < b->model.n_layers; layer++) TD_TRY(build_layer(b, layer, &stream));
     TD_TRY(td_weights_vector(&b->weights, t[TD_MT_NORM]->name, &(td_rows){.tensor = t[TD_MT_NORM]}, 1, &weight));
     td_str x = td_part_norm(b, TD_STR("norm"), &stream, weight, false);
-    if (head) TD_TRY(td_weights_matrix(&b->weights, head->name, &(td_rows){.tensor = head}, 1, TD_USE_LINEAR, &head_matrix));
+    if (head)
+        TD_TRY(td_weights_matrix(&b->weights, head->name, &(td_rows){.tensor = head}, 1, TD_USE_LINEAR, &head_matrix));
     td_part_linear(b, logits, x, head ? &head_matrix : &embed, none);
     td_graph_output(g, logits, TD_FLOAT, 3, (const int64_t[]){-1, -1, b->model.sizes[TD_SIZE_VOCAB]},
                     (const char *const[]){"batch_size", "sequence_length", NULL});

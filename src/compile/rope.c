@@ -11,21 +11,20 @@
 static const double two_pi = 6.283185307179586;
 
 /* The pair index at which a frequency turns `turns` times over the original context. */
-static double correction(const td_model *m, double turns)
-{
+static double correction(const td_model *m, double turns) {
     return (double)m->rotary_dim * log(m->original_context / (turns * two_pi)) / (2 * log(m->rope_base));
 }
 
 /* Frequencies of the pairs into out, and the factor on cos and sin. */
-static void fill_frequencies(const td_model *m, const float *divisors, float *out, float *magnitude)
-{
+static void fill_frequencies(const td_model *m, const float *divisors, float *out, float *magnitude) {
     double low = fmax(0, floor(correction(m, m->beta_fast)));
     double high = fmin((double)m->rotary_dim - 1, ceil(correction(m, m->beta_slow)));
     double factor = m->scaling == TD_SCALING_NONE ? 1 : m->rope_factor;
     *magnitude = (float)m->attn_factor;
     if (m->scaling == TD_SCALING_YARN) *magnitude *= (float)(1 + 0.1 * log(factor));
     for (int64_t i = 0; i < m->rotary_dim / 2; i++) {
-        double frequency = pow(m->rope_base, -2.0 * (double)i / (double)m->rotary_dim) / (divisors ? (double)divisors[i] : 1.0);
+        double frequency =
+            pow(m->rope_base, -2.0 * (double)i / (double)m->rotary_dim) / (divisors ? (double)divisors[i] : 1.0);
         if (m->scaling == TD_SCALING_LINEAR) frequency /= factor;
         if (m->scaling == TD_SCALING_YARN) {
             double ramp = fmin(1, fmax(0, ((double)i - low) / fmax(0.001, high - low)));
@@ -35,8 +34,8 @@ static void fill_frequencies(const td_model *m, const float *divisors, float *ou
     }
 }
 
-static treadle_status write_table(td_builder *b, td_str name, const float *frequencies, float magnitude, bool sine, float *row)
-{
+static treadle_status write_table(td_builder *b, td_str name, const float *frequencies, float magnitude, bool sine,
+                                  float *row) {
     const td_model *m = &b->model;
     const int64_t half = m->rotary_dim / 2, dims[2] = {m->context, half};
     uint64_t at = 0;
@@ -54,8 +53,7 @@ static treadle_status write_table(td_builder *b, td_str name, const float *frequ
     return TREADLE_OK;
 }
 
-treadle_status td_part_rope_tables(td_builder *b)
-{
+treadle_status td_part_rope_tables(td_builder *b) {
     const td_model *m = &b->model;
     const td_gguf_tensor *freqs = m->tensors[TD_MT_ROPE_FREQS];
     size_t half = (size_t)m->rotary_dim / 2, piece = TD_MAX((size_t)1 << 16, half);

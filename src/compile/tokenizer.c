@@ -18,21 +18,18 @@ typedef struct merge {
     size_t order; /* of creation: keeps the sort stable */
 } merge;
 
-static double score_of(const td_vocab *v, uint64_t id)
-{
+static double score_of(const td_vocab *v, uint64_t id) {
     double score = 0;
     (void)td_gguf_double_at(v->scores, id, &score);
     return score;
 }
 
-static bool joins(const td_vocab *v, uint64_t id)
-{
+static bool joins(const td_vocab *v, uint64_t id) {
     return v->types[id] == TD_TOKEN_NORMAL || v->types[id] == TD_TOKEN_USER || v->types[id] == TD_TOKEN_UNUSED;
 }
 
 /* Best scores first; of one token, the cut with the better parts first. NaN scores sort as equal, which is harmless. */
-static int compare_merges(const void *a, const void *b)
-{
+static int compare_merges(const void *a, const void *b) {
     const merge *x = a, *y = b;
     if (x->score != y->score) return x->score > y->score ? -1 : 1;
     return x->order < y->order ? -1 : x->order > y->order;
@@ -41,8 +38,7 @@ static int compare_merges(const void *a, const void *b)
 typedef TD_VEC(merge) merge_list;
 
 /* All cuts of one token; they are few, so a selection by parts' scores is enough. */
-static bool add_cuts(const td_vocab *v, size_t id, merge_list *list)
-{
+static bool add_cuts(const td_vocab *v, size_t id, merge_list *list) {
     td_str text = v->tokens[id];
     size_t first = list->n;
     for (size_t cut = 1; cut < text.n; cut++) {
@@ -57,7 +53,8 @@ static bool add_cuts(const td_vocab *v, size_t id, merge_list *list)
         size_t best = i;
         for (size_t k = i + 1; k < list->n; k++) {
             const merge *x = &list->items[k], *y = &list->items[best];
-            if (x->left_score > y->left_score || (x->left_score == y->left_score && x->right_score > y->right_score)) best = k;
+            if (x->left_score > y->left_score || (x->left_score == y->left_score && x->right_score > y->right_score))
+                best = k;
         }
         merge chosen = list->items[best];
         memmove(&list->items[i + 1], &list->items[i], (best - i) * sizeof chosen);
@@ -67,8 +64,7 @@ static bool add_cuts(const td_vocab *v, size_t id, merge_list *list)
     return true;
 }
 
-static void write_pair(td_json_writer *w, td_str left, td_str right)
-{
+static void write_pair(td_json_writer *w, td_str left, td_str right) {
     td_json_begin_array(w);
     td_json_write_string(w, left);
     td_json_write_string(w, right);
@@ -78,8 +74,7 @@ static void write_pair(td_json_writer *w, td_str left, td_str right)
 /* Tokens longer than this are never made by merging anything but themselves; cutting a hostile one would take quadratic time. */
 enum { MAX_CUT_BYTES = 1024 };
 
-static treadle_status write_score_merges(const td_vocab *v, td_json_writer *w, treadle_error *err)
-{
+static treadle_status write_score_merges(const td_vocab *v, td_json_writer *w, treadle_error *err) {
     merge_list list = {0};
     bool ok = true;
     for (size_t i = 0; i < v->n && ok; i++)
@@ -91,8 +86,7 @@ static treadle_status write_score_merges(const td_vocab *v, td_json_writer *w, t
 }
 
 /* Merges whose parts or result are no tokens can never apply and would make other readers refuse the file. */
-static treadle_status write_listed_merges(const td_vocab *v, td_json_writer *w, treadle_error *err)
-{
+static treadle_status write_listed_merges(const td_vocab *v, td_json_writer *w, treadle_error *err) {
     td_buf joined = {0};
     for (size_t i = 0; i < v->n_merges; i++) {
         td_str m = v->merges[i];
@@ -102,7 +96,8 @@ static treadle_status write_listed_merges(const td_vocab *v, td_json_writer *w, 
         td_buf_clear(&joined);
         td_buf_str(&joined, left);
         td_buf_str(&joined, right);
-        if (td_map_get(&v->ids, left, NULL) && td_map_get(&v->ids, right, NULL) && td_map_get(&v->ids, td_buf_view(&joined), NULL))
+        if (td_map_get(&v->ids, left, NULL) && td_map_get(&v->ids, right, NULL) &&
+            td_map_get(&v->ids, td_buf_view(&joined), NULL))
             write_pair(w, left, right);
     }
     bool failed = joined.failed;
@@ -112,34 +107,29 @@ static treadle_status write_listed_merges(const td_vocab *v, td_json_writer *w, 
 
 /* --- the parts of the file */
 
-static void write_type(td_json_writer *w, const char *type)
-{
+static void write_type(td_json_writer *w, const char *type) {
     td_json_begin_object(w);
     td_json_key(w, "type");
     td_json_write_text(w, type);
 }
 
 /* {"type": type} */
-static void write_simple(td_json_writer *w, const char *type)
-{
+static void write_simple(td_json_writer *w, const char *type) {
     write_type(w, type);
     td_json_end_object(w);
 }
 
-static void write_text_field(td_json_writer *w, const char *key, const char *value)
-{
+static void write_text_field(td_json_writer *w, const char *key, const char *value) {
     td_json_key(w, key);
     td_json_write_text(w, value);
 }
 
-static void write_bool_field(td_json_writer *w, const char *key, bool value)
-{
+static void write_bool_field(td_json_writer *w, const char *key, bool value) {
     td_json_key(w, key);
     td_json_write_bool(w, value);
 }
 
-static void write_added_tokens(const td_vocab *v, td_json_writer *w)
-{
+static void write_added_tokens(const td_vocab *v, td_json_writer *w) {
     td_json_key(w, "added_tokens");
     td_json_begin_array(w);
     for (size_t i = 0; i < v->n; i++) {
@@ -163,8 +153,7 @@ static void write_added_tokens(const td_vocab *v, td_json_writer *w)
 }
 
 /* {"type": "Replace", "pattern": {"String": from}, "content": to} */
-static void write_replace(td_json_writer *w, const char *from, const char *to)
-{
+static void write_replace(td_json_writer *w, const char *from, const char *to) {
     write_type(w, "Replace");
     td_json_key(w, "pattern");
     td_json_begin_object(w);
@@ -176,8 +165,7 @@ static void write_replace(td_json_writer *w, const char *from, const char *to)
 
 static const char spm_space[] = "\xe2\x96\x81"; /* U+2581 */
 
-static void write_normalizer(const td_vocab *v, td_json_writer *w)
-{
+static void write_normalizer(const td_vocab *v, td_json_writer *w) {
     td_json_key(w, "normalizer");
     if (v->kind == TD_VOCAB_BPE && v->pretokenizer->nfc) {
         write_simple(w, "NFC");
@@ -200,8 +188,7 @@ static void write_normalizer(const td_vocab *v, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static void write_byte_level(td_json_writer *w, bool add_prefix_space, bool use_regex)
-{
+static void write_byte_level(td_json_writer *w, bool add_prefix_space, bool use_regex) {
     write_type(w, "ByteLevel");
     write_bool_field(w, "add_prefix_space", add_prefix_space);
     write_bool_field(w, "trim_offsets", true);
@@ -209,8 +196,7 @@ static void write_byte_level(td_json_writer *w, bool add_prefix_space, bool use_
     td_json_end_object(w);
 }
 
-static void write_pre_tokenizer(const td_vocab *v, td_json_writer *w)
-{
+static void write_pre_tokenizer(const td_vocab *v, td_json_writer *w) {
     td_json_key(w, "pre_tokenizer");
     if (v->kind == TD_VOCAB_SPM) {
         td_json_write_null(w);
@@ -234,8 +220,7 @@ static void write_pre_tokenizer(const td_vocab *v, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static void write_template_item(td_json_writer *w, const char *kind, td_str id, int64_t type_id)
-{
+static void write_template_item(td_json_writer *w, const char *kind, td_str id, int64_t type_id) {
     td_json_begin_object(w);
     td_json_key(w, kind);
     td_json_begin_object(w);
@@ -247,15 +232,13 @@ static void write_template_item(td_json_writer *w, const char *kind, td_str id, 
     td_json_end_object(w);
 }
 
-static void write_sequence(const td_vocab *v, td_json_writer *w, td_str id, int64_t type_id)
-{
+static void write_sequence(const td_vocab *v, td_json_writer *w, td_str id, int64_t type_id) {
     if (v->add_bos) write_template_item(w, "SpecialToken", td_vocab_text(v, v->bos), type_id);
     write_template_item(w, "Sequence", id, type_id);
     if (v->add_eos) write_template_item(w, "SpecialToken", td_vocab_text(v, v->eos), type_id);
 }
 
-static void write_special(const td_vocab *v, td_json_writer *w, int64_t id)
-{
+static void write_special(const td_vocab *v, td_json_writer *w, int64_t id) {
     td_str text = td_vocab_text(v, id);
     td_json_key_str(w, text);
     td_json_begin_object(w);
@@ -272,8 +255,7 @@ static void write_special(const td_vocab *v, td_json_writer *w, int64_t id)
     td_json_end_object(w);
 }
 
-static void write_post_processor(const td_vocab *v, td_json_writer *w)
-{
+static void write_post_processor(const td_vocab *v, td_json_writer *w) {
     td_json_key(w, "post_processor");
     if (!v->add_bos && !v->add_eos) {
         td_json_write_null(w);
@@ -297,8 +279,7 @@ static void write_post_processor(const td_vocab *v, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static void write_decoder(const td_vocab *v, td_json_writer *w)
-{
+static void write_decoder(const td_vocab *v, td_json_writer *w) {
     td_json_key(w, "decoder");
     if (v->kind == TD_VOCAB_BPE) {
         write_byte_level(w, true, true);
@@ -323,8 +304,7 @@ static void write_decoder(const td_vocab *v, td_json_writer *w)
     td_json_end_object(w);
 }
 
-static treadle_status write_model(const td_vocab *v, td_json_writer *w, treadle_error *err)
-{
+static treadle_status write_model(const td_vocab *v, td_json_writer *w, treadle_error *err) {
     bool spm = v->kind == TD_VOCAB_SPM, bytes = false;
     for (size_t i = 0; i < v->n; i++) bytes |= v->types[i] == TD_TOKEN_BYTE;
     td_json_key(w, "model");
@@ -358,8 +338,7 @@ static treadle_status write_model(const td_vocab *v, td_json_writer *w, treadle_
     return TREADLE_OK;
 }
 
-treadle_status td_tokenizer_write(const td_vocab *v, td_buf *out, treadle_error *err)
-{
+treadle_status td_tokenizer_write(const td_vocab *v, td_buf *out, treadle_error *err) {
     td_json_writer w;
     td_json_writer_init(&w, out, 0);
     td_json_begin_object(&w);

@@ -14,7 +14,14 @@ typedef enum td_vocab_kind {
     TD_VOCAB_SPM,   /* SentencePiece BPE by scores, bytes as fallback */
 } td_vocab_kind;
 
-typedef enum td_token_type { TD_TOKEN_NORMAL = 1, TD_TOKEN_UNKNOWN, TD_TOKEN_CONTROL, TD_TOKEN_USER, TD_TOKEN_UNUSED, TD_TOKEN_BYTE } td_token_type;
+typedef enum td_token_type {
+    TD_TOKEN_NORMAL = 1,
+    TD_TOKEN_UNKNOWN,
+    TD_TOKEN_CONTROL,
+    TD_TOKEN_USER,
+    TD_TOKEN_UNUSED,
+    TD_TOKEN_BYTE
+} td_token_type;
 
 typedef struct td_pretokenizer {
     const char *name;

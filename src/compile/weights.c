@@ -8,13 +8,13 @@
 
 enum { PIECE_BYTES = 1 << 20, SMALL_ALIGN = 64, LARGE_ALIGN = 4096, LARGE_BYTES = 1 << 16 };
 
-treadle_status td_weights_write(td_weights *w, uint64_t offset, const void *bytes, size_t n)
-{
+treadle_status td_weights_write(td_weights *w, uint64_t offset, const void *bytes, size_t n) {
     const char *p = bytes;
     while (n > 0) {
         ssize_t wrote = pwrite(w->fd, p, n, (off_t)offset);
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return td_fail(w->err, TREADLE_IO, "cannot write the weights: %s", strerror(wrote < 0 ? errno : ENOSPC));
+        if (wrote <= 0)
+            return td_fail(w->err, TREADLE_IO, "cannot write the weights: %s", strerror(wrote < 0 ? errno : ENOSPC));
         p += wrote;
         offset += (uint64_t)wrote;
         n -= (size_t)wrote;
@@ -22,16 +22,19 @@ treadle_status td_weights_write(td_weights *w, uint64_t offset, const void *byte
     return TREADLE_OK;
 }
 
-treadle_status td_weights_declare(td_weights *w, td_str name, td_dtype dtype, int rank, const int64_t *dims, uint64_t *offset)
-{
-    td_onnx_tensor t = {.name = name, .dtype = dtype, .rank = rank, .count = 1, .is_external = true, .location = w->location};
+treadle_status td_weights_declare(td_weights *w, td_str name, td_dtype dtype, int rank, const int64_t *dims,
+                                  uint64_t *offset) {
+    td_onnx_tensor t = {
+        .name = name, .dtype = dtype, .rank = rank, .count = 1, .is_external = true, .location = w->location};
     int64_t *copy = TD_ARENA_ARRAY(w->graph->arena, int64_t, (size_t)rank);
     if (!copy) return td_fail_memory(w->err, "an initializer", (size_t)rank * sizeof *copy);
     for (int i = 0; i < rank; i++) {
         copy[i] = dims[i];
-        if (TD_MUL_OVERFLOWS(t.count, dims[i], &t.count)) return td_fail(w->err, TREADLE_FORMAT, "tensor '%.*s' is too large", TD_STR_ARGS(name));
+        if (TD_MUL_OVERFLOWS(t.count, dims[i], &t.count))
+            return td_fail(w->err, TREADLE_FORMAT, "tensor '%.*s' is too large", TD_STR_ARGS(name));
     }
-    if (!td_dtype_bytes(dtype, t.count, &t.data_bytes)) return td_fail(w->err, TREADLE_FORMAT, "tensor '%.*s' is too large", TD_STR_ARGS(name));
+    if (!td_dtype_bytes(dtype, t.count, &t.data_bytes))
+        return td_fail(w->err, TREADLE_FORMAT, "tensor '%.*s' is too large", TD_STR_ARGS(name));
     uint64_t align = t.data_bytes >= LARGE_BYTES ? LARGE_ALIGN : SMALL_ALIGN;
     t.dims = copy;
     t.offset = TD_ROUND_UP(w->end, align);
@@ -42,20 +45,20 @@ treadle_status td_weights_declare(td_weights *w, td_str name, td_dtype dtype, in
     return w->graph->failed ? td_fail_memory(w->err, "an initializer", 0) : TREADLE_OK;
 }
 
-static treadle_status report(td_weights *w, uint64_t bytes, td_str what)
-{
+static treadle_status report(td_weights *w, uint64_t bytes, td_str what) {
     char text[128];
     w->done += bytes;
     if (!w->options->progress) return TREADLE_OK;
     size_t n = TD_MIN(what.n, sizeof text - 1);
     memcpy(text, what.p, n);
     text[n] = 0;
-    return w->options->progress(w->options->ctx, w->done, w->total, text) ? TREADLE_OK : td_fail(w->err, TREADLE_CANCELLED, "the build was stopped");
+    return w->options->progress(w->options->ctx, w->done, w->total, text)
+               ? TREADLE_OK
+               : td_fail(w->err, TREADLE_CANCELLED, "the build was stopped");
 }
 
 /* Where row i of the wanted order lies in the source. */
-static int64_t source_row(const td_rows *part, int64_t i)
-{
+static int64_t source_row(const td_rows *part, int64_t i) {
     if (part->rotary == 0) return i;
     int64_t within = i % part->head_dim, half = part->rotary / 2;
     if (within >= part->rotary) return i;
@@ -76,8 +79,7 @@ typedef struct piece {
     int64_t groups;  /* per row */
 } piece;
 
-static void pack_codes(const uint8_t *codes, int n, int bits, int shift, uint8_t *out)
-{
+static void pack_codes(const uint8_t *codes, int n, int bits, int shift, uint8_t *out) {
     int per_byte = 8 / bits;
     for (int i = 0; i < n; i += per_byte) {
         unsigned byte = 0;
@@ -87,16 +89,14 @@ static void pack_codes(const uint8_t *codes, int n, int bits, int shift, uint8_t
 }
 
 /* A scale of 0 with a minimum: (0 - -1) * minimum says the same and keeps the minimum (compile.h). */
-static void keep_minimum(uint8_t *codes, int n, float *scale, float minimum)
-{
+static void keep_minimum(uint8_t *codes, int n, float *scale, float minimum) {
     if (*scale != 0 || minimum == 0) return;
     *scale = minimum;
     memset(codes, 0, (size_t)n);
 }
 
 /* One row of blocks into row p->rows of the piece. */
-static void split_row(const td_matrix *m, const uint8_t *source, piece *p)
-{
+static void split_row(const td_matrix *m, const uint8_t *source, piece *p) {
     const td_quant_format *f = m->format;
     uint8_t codes[TD_QUANT_MAX_BLOCK];
     float scales[TD_QUANT_MAX_GROUPS] = {0}, minima[TD_QUANT_MAX_GROUPS] = {0};
@@ -118,16 +118,14 @@ static void split_row(const td_matrix *m, const uint8_t *source, piece *p)
     p->rows++;
 }
 
-static treadle_status flush_floats(td_weights *w, const float *values, uint64_t *at, int64_t n)
-{
+static treadle_status flush_floats(td_weights *w, const float *values, uint64_t *at, int64_t n) {
     if (!values) return TREADLE_OK;
     TD_TRY(td_weights_write(w, *at, values, (size_t)n * sizeof *values));
     *at += (uint64_t)n * sizeof *values;
     return TREADLE_OK;
 }
 
-static treadle_status flush_piece(td_weights *w, piece *p)
-{
+static treadle_status flush_piece(td_weights *w, piece *p) {
     size_t bytes = (size_t)p->rows * p->code_row;
     TD_TRY(td_weights_write(w, p->codes_at, p->codes, bytes));
     p->codes_at += bytes;
@@ -138,8 +136,7 @@ static treadle_status flush_piece(td_weights *w, piece *p)
     return TREADLE_OK;
 }
 
-static treadle_status write_blocks(td_weights *w, const td_matrix *m, const td_rows *parts, int n_parts, piece *p)
-{
+static treadle_status write_blocks(td_weights *w, const td_matrix *m, const td_rows *parts, int n_parts, piece *p) {
     for (int i = 0; i < n_parts; i++) {
         const td_gguf_tensor *t = parts[i].tensor;
         for (int64_t row = 0, n = row_count(t); row < n; row++) {
@@ -154,14 +151,12 @@ static treadle_status write_blocks(td_weights *w, const td_matrix *m, const td_r
     return TREADLE_OK;
 }
 
-static td_str suffixed(td_weights *w, td_str name, const char *suffix)
-{
+static td_str suffixed(td_weights *w, td_str name, const char *suffix) {
     return td_graph_name(w->graph, "%.*s.%s", TD_STR_ARGS(name), suffix);
 }
 
 /* Declares the arrays that the uses need and fills in where they go. */
-static treadle_status declare_blocks(td_weights *w, td_matrix *m, unsigned uses, piece *p)
-{
+static treadle_status declare_blocks(td_weights *w, td_matrix *m, unsigned uses, piece *p) {
     const td_quant_format *f = m->format;
     const int64_t code_dims[3] = {m->n, m->k / m->group, m->group * m->bits / 8}, dims[2] = {m->n, m->k / m->group};
     bool zeros = f->has_minima && f->bits <= 4 && uses & TD_USE_LINEAR;
@@ -182,8 +177,7 @@ static treadle_status declare_blocks(td_weights *w, td_matrix *m, unsigned uses,
     return TREADLE_OK;
 }
 
-static treadle_status write_quantised(td_weights *w, td_matrix *m, const td_rows *parts, int n_parts, unsigned uses)
-{
+static treadle_status write_quantised(td_weights *w, td_matrix *m, const td_rows *parts, int n_parts, unsigned uses) {
     piece p = {.code_row = (size_t)(m->k * m->bits / 8), .groups = m->k / m->group};
     TD_TRY(declare_blocks(w, m, uses, &p));
     p.capacity = TD_MIN(TD_MAX((int64_t)(PIECE_BYTES / TD_MAX(p.code_row, 1)), 1), m->n);
@@ -193,7 +187,8 @@ static treadle_status write_quantised(td_weights *w, td_matrix *m, const td_rows
     p.zeros = m->zeros.n ? td_alloc_array(n_floats, sizeof(float)) : NULL;
     p.minima = m->minima.n ? td_alloc_array(n_floats, sizeof(float)) : NULL;
     treadle_status status = TREADLE_OK;
-    if (!p.codes || !p.scales || (m->zeros.n && !p.zeros) || (m->minima.n && !p.minima)) status = td_fail_memory(w->err, "rows of weights", n_floats * sizeof(float));
+    if (!p.codes || !p.scales || (m->zeros.n && !p.zeros) || (m->minima.n && !p.minima))
+        status = td_fail_memory(w->err, "rows of weights", n_floats * sizeof(float));
     else status = write_blocks(w, m, parts, n_parts, &p);
     td_free(p.codes);
     td_free(p.scales);
@@ -204,8 +199,7 @@ static treadle_status write_quantised(td_weights *w, td_matrix *m, const td_rows
 
 /* --- plain matrices: bytes are copied; float64, and blocks that are to be decoded, become float32 */
 
-static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *parts, int n_parts)
-{
+static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *parts, int n_parts) {
     const int64_t dims[2] = {m->n, m->k};
     uint64_t at = 0;
     bool narrow = m->format->plain == TD_DOUBLE || m->format->plain == TD_UNDEFINED;
@@ -218,7 +212,8 @@ static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *pa
     treadle_status status = TREADLE_OK;
     for (int i = 0; i < n_parts && status == TREADLE_OK; i++) {
         const td_gguf_tensor *t = parts[i].tensor;
-        int64_t n = row_count(t), step = parts[i].rotary || narrow ? 1 : TD_MAX((int64_t)(PIECE_BYTES / t->row_bytes), 1);
+        int64_t n = row_count(t),
+                step = parts[i].rotary || narrow ? 1 : TD_MAX((int64_t)(PIECE_BYTES / t->row_bytes), 1);
         for (int64_t row = 0; row < n && status == TREADLE_OK; row += step) {
             const uint8_t *source = t->data + (size_t)source_row(&parts[i], row) * t->row_bytes;
             size_t bytes = (size_t)TD_MIN(step, n - row) * t->row_bytes;
@@ -234,8 +229,8 @@ static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *pa
     return status;
 }
 
-treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *parts, int n_parts, unsigned uses, td_matrix *out)
-{
+treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *parts, int n_parts, unsigned uses,
+                                 td_matrix *out) {
     const td_gguf_tensor *first = parts[0].tensor;
     *out = (td_matrix){.name = name, .k = first->dims[0], .format = first->format};
     for (int i = 0; i < n_parts; i++) out->n += row_count(parts[i].tensor);
@@ -245,8 +240,7 @@ treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *part
     return write_quantised(w, out, parts, n_parts, uses);
 }
 
-treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *parts, int n_parts, td_str *out)
-{
+treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *parts, int n_parts, td_str *out) {
     int64_t n = 0, at = 0;
     for (int i = 0; i < n_parts; i++) n += parts[i].tensor->dims[0];
     float *values = td_alloc_array((size_t)n, 2 * sizeof *values); /* joined, and the part before reordering */
@@ -268,9 +262,14 @@ treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *part
     return status == TREADLE_OK ? report(w, bytes, name) : status;
 }
 
-td_str td_weights_alias(td_weights *w, td_str name, const td_matrix *m, td_dtype dtype, int rank, const int64_t *dims)
-{
-    td_onnx_tensor t = {.name = name, .dtype = dtype, .rank = rank, .count = 1, .is_external = true, .location = w->location, .offset = m->codes_offset};
+td_str td_weights_alias(td_weights *w, td_str name, const td_matrix *m, td_dtype dtype, int rank, const int64_t *dims) {
+    td_onnx_tensor t = {.name = name,
+                        .dtype = dtype,
+                        .rank = rank,
+                        .count = 1,
+                        .is_external = true,
+                        .location = w->location,
+                        .offset = m->codes_offset};
     int64_t *copy = TD_ARENA_ARRAY(w->graph->arena, int64_t, (size_t)rank);
     if (!copy) {
         w->graph->failed = true;

@@ -34,24 +34,26 @@ typedef struct td_matrix {
     td_str name;
     int64_t n, k;
     const td_quant_format *format;
-    td_dtype plain;       /* not TD_UNDEFINED: `codes` is [n, k] of that type */
-    int bits;             /* 2, 4, 8 */
+    td_dtype plain; /* not TD_UNDEFINED: `codes` is [n, k] of that type */
+    int bits;       /* 2, 4, 8 */
     int64_t group;
-    td_str codes;         /* uint8 [n, k / group, group * bits / 8] */
-    td_str scales;        /* float32 [n, k / group] */
-    td_str zeros;         /* float32, float zero points; empty: default zero point */
-    td_str minima;        /* float32; empty: none written */
+    td_str codes;  /* uint8 [n, k / group, group * bits / 8] */
+    td_str scales; /* float32 [n, k / group] */
+    td_str zeros;  /* float32, float zero points; empty: default zero point */
+    td_str minima; /* float32; empty: none written */
     uint64_t codes_offset;
 } td_matrix;
 
 /* Stacks the rows of n_parts tensors of equal format and row length into one matrix. */
-treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *parts, int n_parts, unsigned uses, td_matrix *out);
+treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *parts, int n_parts, unsigned uses,
+                                 td_matrix *out);
 
 /* Vectors, joined, as a float32 initializer [n]. */
 treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *parts, int n_parts, td_str *out);
 
 /* Takes room in the data file for an initializer that the caller writes, and declares it. */
-treadle_status td_weights_declare(td_weights *w, td_str name, td_dtype dtype, int rank, const int64_t *dims, uint64_t *offset);
+treadle_status td_weights_declare(td_weights *w, td_str name, td_dtype dtype, int rank, const int64_t *dims,
+                                  uint64_t *offset);
 treadle_status td_weights_write(td_weights *w, uint64_t offset, const void *bytes, size_t n);
 
 /* Another initializer over the bytes of a matrix's codes. */

@@ -23,11 +23,11 @@ typedef struct td_onnx_tensor {
     td_dtype dtype;
     int rank;
     const int64_t *dims;
-    int64_t count;       /* product of dims, checked */
-    const void *data;    /* numeric: bytes; string: const td_str[count]; NULL: external and not loaded */
+    int64_t count;    /* product of dims, checked */
+    const void *data; /* numeric: bytes; string: const td_str[count]; NULL: external and not loaded */
     size_t data_bytes;
     bool is_external;
-    td_str location;     /* external: path relative to the model's folder */
+    td_str location;         /* external: path relative to the model's folder */
     uint64_t offset, length; /* external: place in that file (length resolved by the reader) */
 } td_onnx_tensor;
 
@@ -47,8 +47,8 @@ typedef enum td_onnx_type_kind {
 } td_onnx_type_kind;
 
 typedef struct td_onnx_dim {
-    int64_t value;  /* >= 0, or -1: symbolic or unknown */
-    td_str param;   /* symbolic name, or empty */
+    int64_t value; /* >= 0, or -1: symbolic or unknown */
+    td_str param;  /* symbolic name, or empty */
 } td_onnx_dim;
 
 struct td_onnx_type {
@@ -108,7 +108,7 @@ typedef struct td_onnx_attr {
 
 typedef struct td_onnx_node {
     td_str name, op_type, domain, overload; /* domain "ai.onnx" is read as "" */
-    const td_str *inputs; /* an empty name: an absent optional */
+    const td_str *inputs;                   /* an empty name: an absent optional */
     size_t n_inputs;
     const td_str *outputs;
     size_t n_outputs;
@@ -147,7 +147,7 @@ typedef struct td_onnx_function {
     size_t n_inputs;
     const td_str *outputs;
     size_t n_outputs;
-    const td_str *attr_names;         /* attributes without default */
+    const td_str *attr_names; /* attributes without default */
     size_t n_attr_names;
     const td_onnx_attr *attr_defaults; /* attributes with one */
     size_t n_attr_defaults;
@@ -187,7 +187,8 @@ typedef struct td_onnx_read_options {
 /* Reads a model; external data is confined to the model's folder (td_path_resolve_inside). *out is closed by
  * td_onnx_close. On failure err names the file and the place: the path of fields ("graph.node[3].attribute[1]") and the byte
  * offset. options NULL: all defaults. */
-treadle_status td_onnx_open(const char *path, const td_onnx_read_options *options, td_onnx_model **out, treadle_error *err);
+treadle_status td_onnx_open(const char *path, const td_onnx_read_options *options, td_onnx_model **out,
+                            treadle_error *err);
 
 /* The same from memory that outlives the model; base_dir: where external data may lie, NULL: none allowed. */
 treadle_status td_onnx_parse(const void *bytes, size_t n, const char *base_dir, const td_onnx_read_options *options,
@@ -198,7 +199,8 @@ void td_onnx_close(td_onnx_model *model);
 bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n);
 
 /* One TensorProto. Data is used in place where aligned for its type: `bytes` must outlive the tensor. */
-treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out, treadle_error *err);
+treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out,
+                                    treadle_error *err);
 
 /* Any value as the backend test data hold it (input_0.pb). The file does not say what it is: the graph's type does. */
 typedef enum td_onnx_value_kind {
@@ -222,8 +224,8 @@ struct td_onnx_value {
     const td_str *string_keys;
 };
 
-treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena, td_onnx_value *out,
-                                   treadle_error *err);
+treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena,
+                                   td_onnx_value *out, treadle_error *err);
 
 /* --- writer. Tensors whose is_external is set are written as references; nothing here writes the data file. */
 treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_error *err);

@@ -6,13 +6,16 @@
 
 #include <stdio.h>
 
-#define FIELD(number, kind, type, member) {number, TD_PROTO_##kind, #member, offsetof(type, member), 0, NULL}
-#define FIELD_AS(number, kind, type, member, name) {number, TD_PROTO_##kind, name, offsetof(type, member), 0, NULL}
-#define MESSAGE(number, kind, type, member, name, message)                                                            \
-    {number, TD_PROTO_##kind, name, offsetof(type, member), 0, &td_proto_##message}
-#define LIST(number, kind, type, member, name) {number, TD_PROTO_##kind, name, offsetof(type, member), offsetof(type, n_##member), NULL}
-#define MESSAGES(number, type, member, name, message)                                                                 \
-    {number, TD_PROTO_MSGS, name, offsetof(type, member), offsetof(type, n_##member), &td_proto_##message}
+#define FIELD(number, kind, type, member)                                                                              \
+    { number, TD_PROTO_##kind, #member, offsetof(type, member), 0, NULL }
+#define FIELD_AS(number, kind, type, member, name)                                                                     \
+    { number, TD_PROTO_##kind, name, offsetof(type, member), 0, NULL }
+#define MESSAGE(number, kind, type, member, name, message)                                                             \
+    { number, TD_PROTO_##kind, name, offsetof(type, member), 0, &td_proto_##message }
+#define LIST(number, kind, type, member, name)                                                                         \
+    { number, TD_PROTO_##kind, name, offsetof(type, member), offsetof(type, n_##member), NULL }
+#define MESSAGES(number, type, member, name, message)                                                                  \
+    { number, TD_PROTO_MSGS, name, offsetof(type, member), offsetof(type, n_##member), &td_proto_##message }
 #define TABLE(type, fields) sizeof(type), _Alignof(type), fields, TD_COUNT(fields), 0
 #define NO_TABLE(type) sizeof(type), _Alignof(type), NULL, 0, 0
 
@@ -24,26 +27,28 @@ static treadle_status read_sparse(td_proto_reader *r, td_wire w, void *out);
 static const td_proto_field prop_fields[] = {FIELD(1, STR, td_onnx_prop, key), FIELD(2, STR, td_onnx_prop, value)};
 
 /* Both strings are always written: an empty value is a value. */
-static void write_prop(td_wire_sink *s, const void *in)
-{
+static void write_prop(td_wire_sink *s, const void *in) {
     const td_onnx_prop *prop = in;
     td_wire_put_str(s, 1, prop->key);
     td_wire_put_str(s, 2, prop->value);
 }
-const td_proto_message td_proto_prop = {"StringStringEntryProto", TABLE(td_onnx_prop, prop_fields), NULL, NULL, write_prop};
+const td_proto_message td_proto_prop = {"StringStringEntryProto", TABLE(td_onnx_prop, prop_fields), NULL, NULL,
+                                        write_prop};
 
 static const td_proto_field opset_fields[] = {
     FIELD(1, STR, td_onnx_opset, domain),
     FIELD(2, INT, td_onnx_opset, version),
 };
-const td_proto_message td_proto_opset = {"OperatorSetIdProto", TABLE(td_onnx_opset, opset_fields), NULL, finish_opset, NULL};
+const td_proto_message td_proto_opset = {"OperatorSetIdProto", TABLE(td_onnx_opset, opset_fields), NULL, finish_opset,
+                                         NULL};
 
 static const td_proto_field value_info_fields[] = {
     FIELD(1, STR, td_onnx_value_info, name),
     MESSAGE(2, MSG, td_onnx_value_info, type, "type", type),
     MESSAGES(4, td_onnx_value_info, props, "metadata_props", prop),
 };
-const td_proto_message td_proto_value_info = {"ValueInfoProto", TABLE(td_onnx_value_info, value_info_fields), NULL, NULL, NULL};
+const td_proto_message td_proto_value_info = {"ValueInfoProto", TABLE(td_onnx_value_info, value_info_fields), NULL,
+                                              NULL, NULL};
 
 static const td_proto_field node_fields[] = {
     LIST(1, STRS, td_onnx_node, inputs, "input"),
@@ -81,7 +86,8 @@ static const td_proto_field function_fields[] = {
     MESSAGES(12, td_onnx_function, value_infos, "value_info", value_info),
     FIELD(13, STR, td_onnx_function, overload),
 };
-const td_proto_message td_proto_function = {"FunctionProto", TABLE(td_onnx_function, function_fields), NULL, finish_function, NULL};
+const td_proto_message td_proto_function = {"FunctionProto", TABLE(td_onnx_function, function_fields), NULL,
+                                            finish_function, NULL};
 
 static const td_proto_field model_fields[] = {
     FIELD(1, INT, td_onnx_model, ir_version),
@@ -97,9 +103,12 @@ static const td_proto_field model_fields[] = {
 };
 const td_proto_message td_proto_model = {"ModelProto", TABLE(td_onnx_model, model_fields), NULL, NULL, NULL};
 
-const td_proto_message td_proto_type = {"TypeProto", NO_TABLE(td_onnx_type), td_proto_read_type, NULL, td_proto_write_type};
-const td_proto_message td_proto_tensor = {"TensorProto", NO_TABLE(td_onnx_tensor), td_proto_read_tensor, NULL, td_proto_write_tensor};
-const td_proto_message td_proto_attr = {"AttributeProto", NO_TABLE(td_onnx_attr), td_proto_read_attr, NULL, td_proto_write_attr};
+const td_proto_message td_proto_type = {"TypeProto", NO_TABLE(td_onnx_type), td_proto_read_type, NULL,
+                                        td_proto_write_type};
+const td_proto_message td_proto_tensor = {"TensorProto", NO_TABLE(td_onnx_tensor), td_proto_read_tensor, NULL,
+                                          td_proto_write_tensor};
+const td_proto_message td_proto_attr = {"AttributeProto", NO_TABLE(td_onnx_attr), td_proto_read_attr, NULL,
+                                        td_proto_write_attr};
 
 /* SparseTensorProto as its table sees it: dims have a size_t count, td_onnx_sparse_tensor an int rank. */
 typedef struct sparse_raw {
@@ -114,16 +123,15 @@ static const td_proto_field sparse_fields[] = {
 };
 static const td_proto_message sparse_table = {"SparseTensorProto", TABLE(sparse_raw, sparse_fields), NULL, NULL, NULL};
 
-static void write_sparse(td_wire_sink *s, const void *in)
-{
+static void write_sparse(td_wire_sink *s, const void *in) {
     const td_onnx_sparse_tensor *t = in;
     sparse_raw raw = {t->values, t->indices, t->dims, (size_t)t->rank};
     td_proto_write(s, &sparse_table, &raw);
 }
-const td_proto_message td_proto_sparse = {"SparseTensorProto", NO_TABLE(td_onnx_sparse_tensor), read_sparse, NULL, write_sparse};
+const td_proto_message td_proto_sparse = {"SparseTensorProto", NO_TABLE(td_onnx_sparse_tensor), read_sparse, NULL,
+                                          write_sparse};
 
-static treadle_status read_sparse(td_proto_reader *r, td_wire w, void *out)
-{
+static treadle_status read_sparse(td_proto_reader *r, td_wire w, void *out) {
     td_onnx_sparse_tensor *t = out;
     sparse_raw raw = {0};
     TD_TRY(td_proto_read(r, &sparse_table, w, &raw));
@@ -131,34 +139,29 @@ static treadle_status read_sparse(td_proto_reader *r, td_wire w, void *out)
         return td_proto_fail(r, TREADLE_FORMAT, w.p, "a sparse tensor lacks its values or indices");
     if (raw.n_dims > INT32_MAX) return td_proto_fail(r, TREADLE_FORMAT, w.p, "a sparse tensor has too many dimensions");
     for (size_t i = 0; i < raw.n_dims; i++)
-        if (raw.dims[i] < 0) return td_proto_fail(r, TREADLE_FORMAT, w.p, "dims[%zu] of a sparse tensor is negative", i);
+        if (raw.dims[i] < 0)
+            return td_proto_fail(r, TREADLE_FORMAT, w.p, "dims[%zu] of a sparse tensor is negative", i);
     *t = (td_onnx_sparse_tensor){raw.values, raw.indices, (int)raw.n_dims, raw.dims};
     return TREADLE_OK;
 }
 
-td_str td_proto_domain(td_str domain)
-{
-    return td_str_is(domain, "ai.onnx") ? (td_str){NULL, 0} : domain;
-}
+td_str td_proto_domain(td_str domain) { return td_str_is(domain, "ai.onnx") ? (td_str){NULL, 0} : domain; }
 
-static treadle_status finish_node(td_proto_reader *r, td_wire w, void *out)
-{
+static treadle_status finish_node(td_proto_reader *r, td_wire w, void *out) {
     td_onnx_node *node = out;
     node->domain = td_proto_domain(node->domain);
     if (node->op_type.n == 0) return td_proto_fail(r, TREADLE_FORMAT, w.p, "a node has no op_type");
     return TREADLE_OK;
 }
 
-static treadle_status finish_opset(td_proto_reader *r, td_wire w, void *out)
-{
+static treadle_status finish_opset(td_proto_reader *r, td_wire w, void *out) {
     (void)r, (void)w;
     td_onnx_opset *opset = out;
     opset->domain = td_proto_domain(opset->domain);
     return TREADLE_OK;
 }
 
-static treadle_status finish_function(td_proto_reader *r, td_wire w, void *out)
-{
+static treadle_status finish_function(td_proto_reader *r, td_wire w, void *out) {
     td_onnx_function *function = out;
     function->domain = td_proto_domain(function->domain);
     if (function->name.n == 0) return td_proto_fail(r, TREADLE_FORMAT, w.p, "a function has no name");
@@ -168,8 +171,7 @@ static treadle_status finish_function(td_proto_reader *r, td_wire w, void *out)
 /* --- errors */
 
 /* "graph.node[3].attribute[1]", innermost part kept when the room is short. */
-static void path_text(const td_proto_frame *top, char *out, size_t n)
-{
+static void path_text(const td_proto_frame *top, char *out, size_t n) {
     const td_proto_frame *chain[TD_PROTO_MAX_DEPTH + 4];
     int count = 0;
     for (const td_proto_frame *f = top; f && count < (int)TD_COUNT(chain); f = f->parent) chain[count++] = f;
@@ -184,8 +186,7 @@ static void path_text(const td_proto_frame *top, char *out, size_t n)
     }
 }
 
-treadle_status td_proto_fail(td_proto_reader *r, treadle_status code, const uint8_t *at, const char *format, ...)
-{
+treadle_status td_proto_fail(td_proto_reader *r, treadle_status code, const uint8_t *at, const char *format, ...) {
     char text[1024], path[400];
     va_list args;
     va_start(args, format);
@@ -197,30 +198,26 @@ treadle_status td_proto_fail(td_proto_reader *r, treadle_status code, const uint
     return code;
 }
 
-treadle_status td_proto_no_memory(td_proto_reader *r, const char *what, size_t bytes)
-{
+treadle_status td_proto_no_memory(td_proto_reader *r, const char *what, size_t bytes) {
     return td_fail_memory(r->err, what, bytes);
 }
 
 /* --- the generic reader */
 
-treadle_status td_proto_next(td_proto_reader *r, td_wire *w, td_wire_field *out, bool *more)
-{
+treadle_status td_proto_next(td_proto_reader *r, td_wire *w, td_wire_field *out, bool *more) {
     const char *problem = NULL;
     int got = td_wire_next(w, out, &problem);
     *more = got > 0;
     return got < 0 ? td_proto_fail(r, TREADLE_FORMAT, w->p, "not a valid protobuf message: %s", problem) : TREADLE_OK;
 }
 
-treadle_status td_proto_expect(td_proto_reader *r, const td_wire_field *f, td_wire_type type, const char *name)
-{
+treadle_status td_proto_expect(td_proto_reader *r, const td_wire_field *f, td_wire_type type, const char *name) {
     if (f->type == type) return TREADLE_OK;
     return td_proto_fail(r, TREADLE_FORMAT, f->at, "field '%s' (number %u) must be %s, found %s", name, f->number,
                          td_wire_type_name(type), td_wire_type_name(f->type));
 }
 
-treadle_status td_proto_count_ints(td_proto_reader *r, const td_wire_field *f, const char *name, size_t *n)
-{
+treadle_status td_proto_count_ints(td_proto_reader *r, const td_wire_field *f, const char *name, size_t *n) {
     if (f->type == TD_WIRE_VARINT) {
         ++*n;
         return TREADLE_OK;
@@ -236,8 +233,7 @@ treadle_status td_proto_count_ints(td_proto_reader *r, const td_wire_field *f, c
     return TREADLE_OK;
 }
 
-void td_proto_append_ints(const td_wire_field *f, int64_t *out, size_t *n)
-{
+void td_proto_append_ints(const td_wire_field *f, int64_t *out, size_t *n) {
     if (f->type == TD_WIRE_VARINT) {
         out[(*n)++] = (int64_t)f->u;
         return;
@@ -247,8 +243,7 @@ void td_proto_append_ints(const td_wire_field *f, int64_t *out, size_t *n)
     while (w.p != w.end && td_wire_varint(&w, &value)) out[(*n)++] = (int64_t)value;
 }
 
-static treadle_status count_floats(td_proto_reader *r, const td_wire_field *f, const char *name, size_t *n)
-{
+static treadle_status count_floats(td_proto_reader *r, const td_wire_field *f, const char *name, size_t *n) {
     if (f->type == TD_WIRE_I32) {
         ++*n;
         return TREADLE_OK;
@@ -259,15 +254,13 @@ static treadle_status count_floats(td_proto_reader *r, const td_wire_field *f, c
     return TREADLE_OK;
 }
 
-static float float_of_bits(uint32_t bits)
-{
+static float float_of_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static void append_floats(const td_wire_field *f, float *out, size_t *n)
-{
+static void append_floats(const td_wire_field *f, float *out, size_t *n) {
     if (f->type == TD_WIRE_I32) {
         out[(*n)++] = float_of_bits((uint32_t)f->u);
         return;
@@ -276,8 +269,7 @@ static void append_floats(const td_wire_field *f, float *out, size_t *n)
 }
 
 /* Bytes per item of a list field. */
-static size_t item_bytes(const td_proto_field *field)
-{
+static size_t item_bytes(const td_proto_field *field) {
     switch (field->kind) {
     case TD_PROTO_INTS: return sizeof(int64_t);
     case TD_PROTO_FLOATS: return sizeof(float);
@@ -286,8 +278,7 @@ static size_t item_bytes(const td_proto_field *field)
     }
 }
 
-static int find_field(const td_proto_message *m, uint32_t number)
-{
+static int find_field(const td_proto_message *m, uint32_t number) {
     for (size_t i = 0; i < m->n_fields; i++)
         if (m->fields[i].number == number) return (int)i;
     return -1;
@@ -295,8 +286,7 @@ static int find_field(const td_proto_message *m, uint32_t number)
 
 /* First walk: sizes of the lists, wire types checked, singular messages only once (protobuf would merge them; no writer
  * of ONNX does that and a merge would hide a damaged file). */
-static treadle_status count_fields(td_proto_reader *r, const td_proto_message *m, td_wire w, size_t *counts)
-{
+static treadle_status count_fields(td_proto_reader *r, const td_proto_message *m, td_wire w, size_t *counts) {
     td_wire_field f;
     for (bool more;;) {
         TD_TRY(td_proto_next(r, &w, &f, &more));
@@ -317,8 +307,8 @@ static treadle_status count_fields(td_proto_reader *r, const td_proto_message *m
     }
 }
 
-static treadle_status make_lists(td_proto_reader *r, const td_proto_message *m, const size_t *counts, void **lists, char *out)
-{
+static treadle_status make_lists(td_proto_reader *r, const td_proto_message *m, const size_t *counts, void **lists,
+                                 char *out) {
     for (size_t i = 0; i < m->n_fields; i++) {
         const td_proto_field *field = &m->fields[i];
         if (counts[i] && m->seen_offset) *(uint64_t *)(void *)(out + m->seen_offset) |= (uint64_t)1 << i;
@@ -331,8 +321,8 @@ static treadle_status make_lists(td_proto_reader *r, const td_proto_message *m, 
     return TREADLE_OK;
 }
 
-static treadle_status read_nested(td_proto_reader *r, const td_proto_field *field, const td_wire_field *f, int64_t index, void *out)
-{
+static treadle_status read_nested(td_proto_reader *r, const td_proto_field *field, const td_wire_field *f,
+                                  int64_t index, void *out) {
     td_proto_frame frame = {r->top, field->name, index};
     r->top = &frame;
     treadle_status status = td_proto_read(r, field->message, td_proto_inner(f), out);
@@ -341,8 +331,7 @@ static treadle_status read_nested(td_proto_reader *r, const td_proto_field *fiel
 }
 
 static treadle_status fill_field(td_proto_reader *r, const td_proto_field *field, const td_wire_field *f, void *list,
-                                 size_t *filled, char *out)
-{
+                                 size_t *filled, char *out) {
     void *place = out + field->offset;
     switch (field->kind) {
     case TD_PROTO_INT: *(int64_t *)place = (int64_t)f->u; return TREADLE_OK;
@@ -367,8 +356,7 @@ static treadle_status fill_field(td_proto_reader *r, const td_proto_field *field
     return TREADLE_OK;
 }
 
-static treadle_status read_table(td_proto_reader *r, const td_proto_message *m, td_wire w, void *out)
-{
+static treadle_status read_table(td_proto_reader *r, const td_proto_message *m, td_wire w, void *out) {
     size_t counts[TD_PROTO_MAX_FIELDS] = {0}, filled[TD_PROTO_MAX_FIELDS] = {0};
     void *lists[TD_PROTO_MAX_FIELDS] = {0};
     td_wire walk = w;
@@ -384,8 +372,7 @@ static treadle_status read_table(td_proto_reader *r, const td_proto_message *m, 
     return m->finish ? m->finish(r, w, out) : TREADLE_OK;
 }
 
-treadle_status td_proto_read(td_proto_reader *r, const td_proto_message *m, td_wire w, void *out)
-{
+treadle_status td_proto_read(td_proto_reader *r, const td_proto_message *m, td_wire w, void *out) {
     if (r->depth >= TD_PROTO_MAX_DEPTH)
         return td_proto_fail(r, TREADLE_LIMIT, w.p, "messages are nested more than %d deep", TD_PROTO_MAX_DEPTH);
     r->depth++;

@@ -42,9 +42,9 @@ struct td_proto_message {
     const td_proto_field *fields; /* ascending numbers */
     size_t n_fields;
     size_t seen_offset; /* of a uint64_t that gets bit i for fields[i] present; 0: none */
-    treadle_status (*read)(td_proto_reader *r, td_wire w, void *out); /* instead of the table */
+    treadle_status (*read)(td_proto_reader *r, td_wire w, void *out);   /* instead of the table */
     treadle_status (*finish)(td_proto_reader *r, td_wire w, void *out); /* after the table */
-    void (*write)(td_wire_sink *s, const void *in); /* instead of the table */
+    void (*write)(td_wire_sink *s, const void *in);                     /* instead of the table */
 };
 
 extern const td_proto_message td_proto_model, td_proto_graph, td_proto_node, td_proto_attr, td_proto_function,
@@ -82,8 +82,7 @@ treadle_status td_proto_next(td_proto_reader *r, td_wire *w, td_wire_field *out,
 treadle_status td_proto_expect(td_proto_reader *r, const td_wire_field *f, td_wire_type type, const char *name);
 
 /* The bytes of a length-delimited field; empty for others. */
-static inline td_wire td_proto_inner(const td_wire_field *f)
-{
+static inline td_wire td_proto_inner(const td_wire_field *f) {
     return f->data ? (td_wire){f->data, f->data + f->n} : (td_wire){NULL, NULL};
 }
 static inline td_str td_proto_text(const td_wire_field *f) { return (td_str){(const char *)f->data, f->n}; }

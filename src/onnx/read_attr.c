@@ -18,9 +18,10 @@ typedef struct attr_raw {
     uint64_t seen;
 } attr_raw;
 
-#define ONE(number, kind, member, name, message) {number, TD_PROTO_##kind, name, offsetof(attr_raw, member), 0, message}
-#define MANY(number, kind, member, message)                                                                           \
-    {number, TD_PROTO_##kind, #member, offsetof(attr_raw, member), offsetof(attr_raw, n_##member), message}
+#define ONE(number, kind, member, name, message)                                                                       \
+    { number, TD_PROTO_##kind, name, offsetof(attr_raw, member), 0, message }
+#define MANY(number, kind, member, message)                                                                            \
+    { number, TD_PROTO_##kind, #member, offsetof(attr_raw, member), offsetof(attr_raw, n_##member), message }
 
 static const td_proto_field attr_fields[] = {
     ONE(1, STR, a.name, "name", NULL),
@@ -42,8 +43,15 @@ static const td_proto_field attr_fields[] = {
     MANY(23, MSGS, sparse_tensors, &td_proto_sparse),
 };
 static const td_proto_message attr_table = {
-    "AttributeProto", sizeof(attr_raw), _Alignof(attr_raw), attr_fields, TD_COUNT(attr_fields), offsetof(attr_raw, seen),
-    NULL, NULL, NULL,
+    "AttributeProto",
+    sizeof(attr_raw),
+    _Alignof(attr_raw),
+    attr_fields,
+    TD_COUNT(attr_fields),
+    offsetof(attr_raw, seen),
+    NULL,
+    NULL,
+    NULL,
 };
 
 /* The type of each value field, for files that do not say. */
@@ -51,23 +59,23 @@ static const struct {
     uint32_t number;
     td_onnx_attr_type type;
 } type_of_field[] = {
-    {2, TD_ONNX_ATTR_FLOAT},          {3, TD_ONNX_ATTR_INT},      {4, TD_ONNX_ATTR_STRING},
-    {5, TD_ONNX_ATTR_TENSOR},         {6, TD_ONNX_ATTR_GRAPH},    {7, TD_ONNX_ATTR_FLOATS},
-    {8, TD_ONNX_ATTR_INTS},           {9, TD_ONNX_ATTR_STRINGS},  {10, TD_ONNX_ATTR_TENSORS},
-    {11, TD_ONNX_ATTR_GRAPHS},        {14, TD_ONNX_ATTR_TYPE_PROTO}, {15, TD_ONNX_ATTR_TYPE_PROTOS},
+    {2, TD_ONNX_ATTR_FLOAT},          {3, TD_ONNX_ATTR_INT},
+    {4, TD_ONNX_ATTR_STRING},         {5, TD_ONNX_ATTR_TENSOR},
+    {6, TD_ONNX_ATTR_GRAPH},          {7, TD_ONNX_ATTR_FLOATS},
+    {8, TD_ONNX_ATTR_INTS},           {9, TD_ONNX_ATTR_STRINGS},
+    {10, TD_ONNX_ATTR_TENSORS},       {11, TD_ONNX_ATTR_GRAPHS},
+    {14, TD_ONNX_ATTR_TYPE_PROTO},    {15, TD_ONNX_ATTR_TYPE_PROTOS},
     {22, TD_ONNX_ATTR_SPARSE_TENSOR}, {23, TD_ONNX_ATTR_SPARSE_TENSORS},
 };
 
-static int infer_type(uint64_t seen)
-{
+static int infer_type(uint64_t seen) {
     for (size_t i = 0; i < TD_COUNT(attr_fields); i++)
         for (size_t k = 0; k < TD_COUNT(type_of_field); k++)
             if (seen >> i & 1 && attr_fields[i].number == type_of_field[k].number) return (int)type_of_field[k].type;
     return TD_ONNX_ATTR_UNDEFINED;
 }
 
-treadle_status td_proto_read_attr(td_proto_reader *r, td_wire w, void *out)
-{
+treadle_status td_proto_read_attr(td_proto_reader *r, td_wire w, void *out) {
     attr_raw raw = {0};
     TD_TRY(td_proto_read(r, &attr_table, w, &raw));
     td_onnx_attr *a = out;
@@ -75,8 +83,8 @@ treadle_status td_proto_read_attr(td_proto_reader *r, td_wire w, void *out)
     if (a->name.n == 0) return td_proto_fail(r, TREADLE_FORMAT, w.p, "an attribute has no name");
     int type = raw.type ? raw.type : infer_type(raw.seen);
     if (type < 0 || type > TD_ONNX_ATTR_TYPE_PROTOS)
-        return td_proto_fail(r, TREADLE_FORMAT, w.p, "attribute '%.*s' has type %d, expected 1 to %d", TD_STR_ARGS(a->name),
-                             type, TD_ONNX_ATTR_TYPE_PROTOS);
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "attribute '%.*s' has type %d, expected 1 to %d",
+                             TD_STR_ARGS(a->name), type, TD_ONNX_ATTR_TYPE_PROTOS);
     a->type = (td_onnx_attr_type)type;
     bool empty = false; /* a message is named but not there */
     switch (a->type) {
@@ -99,8 +107,7 @@ treadle_status td_proto_read_attr(td_proto_reader *r, td_wire w, void *out)
     return TREADLE_OK;
 }
 
-void td_proto_write_attr(td_wire_sink *s, const void *in)
-{
+void td_proto_write_attr(td_wire_sink *s, const void *in) {
     attr_raw raw = {0};
     const td_onnx_attr *a = in;
     td_wire_put_str(s, 1, a->name);
@@ -130,8 +137,7 @@ void td_proto_write_attr(td_wire_sink *s, const void *in)
 
 /* --- types */
 
-static treadle_status read_dim(td_proto_reader *r, td_wire w, td_onnx_dim *dim)
-{
+static treadle_status read_dim(td_proto_reader *r, td_wire w, td_onnx_dim *dim) {
     td_wire_field f;
     dim->value = -1;
     for (bool more;;) {
@@ -149,8 +155,7 @@ static treadle_status read_dim(td_proto_reader *r, td_wire w, td_onnx_dim *dim)
     }
 }
 
-static treadle_status read_shape(td_proto_reader *r, td_wire w, td_onnx_type *type)
-{
+static treadle_status read_shape(td_proto_reader *r, td_wire w, td_onnx_type *type) {
     td_wire_field f;
     td_wire walk = w;
     size_t n = 0;
@@ -177,8 +182,7 @@ static treadle_status read_shape(td_proto_reader *r, td_wire w, td_onnx_type *ty
     return TREADLE_OK;
 }
 
-static treadle_status set_dtype(td_proto_reader *r, const td_wire_field *f, const char *name, td_dtype *out)
-{
+static treadle_status set_dtype(td_proto_reader *r, const td_wire_field *f, const char *name, td_dtype *out) {
     TD_TRY(td_proto_expect(r, f, TD_WIRE_VARINT, name));
     if (f->u != 0 && (f->u >= TD_DTYPE_END || td_dtype_bits((td_dtype)f->u) == 0))
         return td_proto_fail(r, TREADLE_UNSUPPORTED, f->at, "'%s' is element type %lld, expected 1 to %d", name,
@@ -187,8 +191,7 @@ static treadle_status set_dtype(td_proto_reader *r, const td_wire_field *f, cons
     return TREADLE_OK;
 }
 
-static treadle_status read_elem(td_proto_reader *r, const td_wire_field *f, const char *name, td_onnx_type *type)
-{
+static treadle_status read_elem(td_proto_reader *r, const td_wire_field *f, const char *name, td_onnx_type *type) {
     TD_TRY(td_proto_expect(r, f, TD_WIRE_LEN, name));
     td_onnx_type *elem = TD_ARENA_NEW(r->arena, td_onnx_type);
     if (!elem) return td_proto_no_memory(r, "a type", sizeof *elem);
@@ -201,8 +204,7 @@ static treadle_status read_elem(td_proto_reader *r, const td_wire_field *f, cons
 }
 
 /* The inside of one alternative: elem_type and shape, or elem_type as a type, or key and value types. */
-static treadle_status read_alternative(td_proto_reader *r, td_wire w, td_onnx_type *type)
-{
+static treadle_status read_alternative(td_proto_reader *r, td_wire w, td_onnx_type *type) {
     bool tensor = type->kind == TD_ONNX_TYPE_TENSOR || type->kind == TD_ONNX_TYPE_SPARSE;
     bool map = type->kind == TD_ONNX_TYPE_MAP;
     td_wire_field f;
@@ -224,13 +226,12 @@ static const struct {
     td_onnx_type_kind kind;
     const char *name;
 } alternatives[] = {
-    {1, TD_ONNX_TYPE_TENSOR, "tensor_type"}, {4, TD_ONNX_TYPE_SEQUENCE, "sequence_type"},
-    {5, TD_ONNX_TYPE_MAP, "map_type"},       {8, TD_ONNX_TYPE_SPARSE, "sparse_tensor_type"},
+    {1, TD_ONNX_TYPE_TENSOR, "tensor_type"},     {4, TD_ONNX_TYPE_SEQUENCE, "sequence_type"},
+    {5, TD_ONNX_TYPE_MAP, "map_type"},           {8, TD_ONNX_TYPE_SPARSE, "sparse_tensor_type"},
     {9, TD_ONNX_TYPE_OPTIONAL, "optional_type"},
 };
 
-treadle_status td_proto_read_type(td_proto_reader *r, td_wire w, void *out)
-{
+treadle_status td_proto_read_type(td_proto_reader *r, td_wire w, void *out) {
     td_onnx_type *type = out;
     td_wire_field f;
     for (bool more;;) {
@@ -248,8 +249,7 @@ treadle_status td_proto_read_type(td_proto_reader *r, td_wire w, void *out)
     }
 }
 
-static void write_shape(td_wire_sink *s, const td_onnx_type *type)
-{
+static void write_shape(td_wire_sink *s, const td_onnx_type *type) {
     for (int i = 0; i < type->rank; i++) {
         const td_onnx_dim *dim = &type->dims[i];
         td_wire_sink count = {NULL, 0};
@@ -262,9 +262,9 @@ static void write_shape(td_wire_sink *s, const td_onnx_type *type)
     }
 }
 
-static void write_alternative(td_wire_sink *s, const td_onnx_type *type)
-{
-    bool typed = type->kind == TD_ONNX_TYPE_TENSOR || type->kind == TD_ONNX_TYPE_SPARSE || type->kind == TD_ONNX_TYPE_MAP;
+static void write_alternative(td_wire_sink *s, const td_onnx_type *type) {
+    bool typed =
+        type->kind == TD_ONNX_TYPE_TENSOR || type->kind == TD_ONNX_TYPE_SPARSE || type->kind == TD_ONNX_TYPE_MAP;
     if (typed && type->dtype) td_wire_put_int(s, 1, type->dtype);
     if (type->elem) td_proto_write_nested(s, type->kind == TD_ONNX_TYPE_MAP ? 2 : 1, &td_proto_type, type->elem);
     if (type->has_shape) {
@@ -276,8 +276,7 @@ static void write_alternative(td_wire_sink *s, const td_onnx_type *type)
     }
 }
 
-void td_proto_write_type(td_wire_sink *s, const void *in)
-{
+void td_proto_write_type(td_wire_sink *s, const void *in) {
     const td_onnx_type *type = in;
     for (size_t i = 0; i < TD_COUNT(alternatives); i++) {
         if (alternatives[i].kind != type->kind) continue;

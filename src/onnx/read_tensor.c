@@ -17,8 +17,19 @@ struct td_onnx_file {
 
 /* Field numbers of TensorProto. */
 enum {
-    DIMS = 1, DATA_TYPE = 2, SEGMENT = 3, FLOAT_DATA = 4, INT32_DATA = 5, STRING_DATA = 6, INT64_DATA = 7, NAME = 8,
-    RAW_DATA = 9, DOUBLE_DATA = 10, UINT64_DATA = 11, EXTERNAL_DATA = 13, DATA_LOCATION = 14,
+    DIMS = 1,
+    DATA_TYPE = 2,
+    SEGMENT = 3,
+    FLOAT_DATA = 4,
+    INT32_DATA = 5,
+    STRING_DATA = 6,
+    INT64_DATA = 7,
+    NAME = 8,
+    RAW_DATA = 9,
+    DOUBLE_DATA = 10,
+    UINT64_DATA = 11,
+    EXTERNAL_DATA = 13,
+    DATA_LOCATION = 14,
 };
 
 /* What one walk over the message finds. Typed data may come in several pieces; n_values counts all of them. */
@@ -32,8 +43,7 @@ typedef struct tensor_parts {
     td_wire_field raw;
 } tensor_parts;
 
-static const char *field_name(uint32_t number)
-{
+static const char *field_name(uint32_t number) {
     switch (number) {
     case FLOAT_DATA: return "float_data";
     case INT32_DATA: return "int32_data";
@@ -45,17 +55,14 @@ static const char *field_name(uint32_t number)
 }
 
 /* Bytes of one entry of a fixed-width field; 0: varints. */
-static size_t fixed_width(uint32_t number)
-{
-    return number == FLOAT_DATA ? 4 : number == DOUBLE_DATA ? 8 : 0;
-}
+static size_t fixed_width(uint32_t number) { return number == FLOAT_DATA ? 4 : number == DOUBLE_DATA ? 8 : 0; }
 
-static treadle_status count_values(td_proto_reader *r, const td_wire_field *f, tensor_parts *found)
-{
+static treadle_status count_values(td_proto_reader *r, const td_wire_field *f, tensor_parts *found) {
     const char *name = field_name(f->number);
     size_t width = fixed_width(f->number);
     if (found->values_field && found->values_field != f->number)
-        return td_proto_fail(r, TREADLE_FORMAT, f->at, "a tensor holds both %s and %s", field_name(found->values_field), name);
+        return td_proto_fail(r, TREADLE_FORMAT, f->at, "a tensor holds both %s and %s", field_name(found->values_field),
+                             name);
     found->values_field = f->number;
     found->piece = *f;
     found->n_pieces++;
@@ -71,8 +78,7 @@ static treadle_status count_values(td_proto_reader *r, const td_wire_field *f, t
     return TREADLE_OK;
 }
 
-static treadle_status walk_tensor(td_proto_reader *r, td_wire w, tensor_parts *found, td_onnx_tensor *t)
-{
+static treadle_status walk_tensor(td_proto_reader *r, td_wire w, tensor_parts *found, td_onnx_tensor *t) {
     td_wire_field f;
     for (bool more;;) {
         TD_TRY(td_proto_next(r, &w, &f, &more));
@@ -87,7 +93,9 @@ static treadle_status walk_tensor(td_proto_reader *r, td_wire w, tensor_parts *f
                                      TD_DTYPE_END - 1);
             t->dtype = (td_dtype)f.u;
             break;
-        case SEGMENT: return td_proto_fail(r, TREADLE_UNSUPPORTED, f.at, "a tensor is stored in segments, which ONNX no longer uses");
+        case SEGMENT:
+            return td_proto_fail(r, TREADLE_UNSUPPORTED, f.at,
+                                 "a tensor is stored in segments, which ONNX no longer uses");
         case NAME:
             TD_TRY(td_proto_expect(r, &f, TD_WIRE_LEN, "name"));
             t->name = td_proto_text(&f);
@@ -107,7 +115,9 @@ static treadle_status walk_tensor(td_proto_reader *r, td_wire w, tensor_parts *f
             break;
         case DATA_LOCATION:
             TD_TRY(td_proto_expect(r, &f, TD_WIRE_VARINT, "data_location"));
-            if (f.u > 1) return td_proto_fail(r, TREADLE_FORMAT, f.at, "data_location is %llu, expected 0 or 1", (unsigned long long)f.u);
+            if (f.u > 1)
+                return td_proto_fail(r, TREADLE_FORMAT, f.at, "data_location is %llu, expected 0 or 1",
+                                     (unsigned long long)f.u);
             found->external = f.u == 1;
             break;
         case FLOAT_DATA:
@@ -120,8 +130,7 @@ static treadle_status walk_tensor(td_proto_reader *r, td_wire w, tensor_parts *f
     }
 }
 
-static treadle_status read_dims(td_proto_reader *r, td_wire w, const tensor_parts *found, td_onnx_tensor *t)
-{
+static treadle_status read_dims(td_proto_reader *r, td_wire w, const tensor_parts *found, td_onnx_tensor *t) {
     const uint8_t *at = w.p;
     int64_t *dims = found->n_dims ? TD_ARENA_ARRAY(r->arena, int64_t, found->n_dims) : NULL;
     if (found->n_dims && !dims) return td_proto_no_memory(r, "dims", found->n_dims * sizeof *dims);
@@ -144,7 +153,8 @@ static treadle_status read_dims(td_proto_reader *r, td_wire w, const tensor_part
     }
     for (size_t i = 0; i < n && !empty; i++)
         if (TD_MUL_OVERFLOWS(t->count, dims[i], &t->count))
-            return td_proto_fail(r, TREADLE_FORMAT, at, "tensor '%.*s': its number of elements overflows", TD_STR_ARGS(t->name));
+            return td_proto_fail(r, TREADLE_FORMAT, at, "tensor '%.*s': its number of elements overflows",
+                                 TD_STR_ARGS(t->name));
     if (empty) t->count = 0;
     if (!td_dtype_bytes(t->dtype, t->count, &t->data_bytes))
         return td_proto_fail(r, TREADLE_FORMAT, at, "tensor '%.*s': its size overflows", TD_STR_ARGS(t->name));
@@ -152,16 +162,14 @@ static treadle_status read_dims(td_proto_reader *r, td_wire w, const tensor_part
 }
 
 /* Bytes that an element's address must be a multiple of. */
-static size_t element_align(td_dtype dtype)
-{
+static size_t element_align(td_dtype dtype) {
     int bits = td_dtype_bits(dtype);
     if (td_dtype_kind(dtype) == TD_KIND_COMPLEX) bits /= 2;
     return bits <= 8 ? 1 : (size_t)bits / 8;
 }
 
 /* Uses the bytes in place if they are aligned, else copies them. n may be 0. */
-static treadle_status take_bytes(td_proto_reader *r, const uint8_t *p, size_t n, td_onnx_tensor *t)
-{
+static treadle_status take_bytes(td_proto_reader *r, const uint8_t *p, size_t n, td_onnx_tensor *t) {
     size_t align = element_align(t->dtype);
     if (n && (uintptr_t)p % align == 0) {
         t->data = p;
@@ -175,8 +183,7 @@ static treadle_status take_bytes(td_proto_reader *r, const uint8_t *p, size_t n,
 }
 
 /* The field that typed data of a dtype lies in, and how many entries `count` elements take there. */
-static uint32_t typed_field(td_dtype dtype, int64_t count, uint64_t *entries)
-{
+static uint32_t typed_field(td_dtype dtype, int64_t count, uint64_t *entries) {
     *entries = (uint64_t)count;
     switch (dtype) {
     case TD_FLOAT: return FLOAT_DATA;
@@ -193,26 +200,27 @@ static uint32_t typed_field(td_dtype dtype, int64_t count, uint64_t *entries)
     return INT32_DATA;
 }
 
-static void store_int(td_dtype dtype, uint8_t *out, size_t index, uint64_t value)
-{
+static void store_int(td_dtype dtype, uint8_t *out, size_t index, uint64_t value) {
     int bits = td_dtype_bits(dtype);
     size_t width = bits < 8 ? 1 : (size_t)bits / 8;
     memcpy(out + index * width, &value, width); /* little endian: the low bytes */
 }
 
-static treadle_status take_typed(td_proto_reader *r, td_wire w, const tensor_parts *found, td_onnx_tensor *t)
-{
+static treadle_status take_typed(td_proto_reader *r, td_wire w, const tensor_parts *found, td_onnx_tensor *t) {
     uint64_t entries;
     uint32_t field = typed_field(t->dtype, t->count, &entries);
     if (found->values_field && found->values_field != field)
         return td_proto_fail(r, TREADLE_FORMAT, found->piece.at, "tensor '%.*s' of type %s holds %s, expected %s",
-                             TD_STR_ARGS(t->name), td_dtype_name(t->dtype), field_name(found->values_field), field_name(field));
+                             TD_STR_ARGS(t->name), td_dtype_name(t->dtype), field_name(found->values_field),
+                             field_name(field));
     if (found->n_values != entries)
-        return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' of type %s holds %zu entries of %s, its dims need %llu",
+        return td_proto_fail(r, TREADLE_FORMAT, w.p,
+                             "tensor '%.*s' of type %s holds %zu entries of %s, its dims need %llu",
                              TD_STR_ARGS(t->name), td_dtype_name(t->dtype), found->n_values, field_name(field),
                              (unsigned long long)entries);
     size_t width = fixed_width(field);
-    if (found->n_pieces == 1 && width && found->piece.type == TD_WIRE_LEN) return take_bytes(r, found->piece.data, found->piece.n, t);
+    if (found->n_pieces == 1 && width && found->piece.type == TD_WIRE_LEN)
+        return take_bytes(r, found->piece.data, found->piece.n, t);
     uint8_t *out = td_arena_alloc(r->arena, t->data_bytes, 64);
     if (!out) return td_proto_no_memory(r, "tensor data", t->data_bytes);
     t->data = out;
@@ -230,14 +238,14 @@ static treadle_status take_typed(td_proto_reader *r, td_wire w, const tensor_par
         } else if (f.type == TD_WIRE_VARINT) {
             store_int(t->dtype, out, n++, f.u);
         } else {
-            for (uint64_t value; values.p != values.end && td_wire_varint(&values, &value);) store_int(t->dtype, out, n++, value);
+            for (uint64_t value; values.p != values.end && td_wire_varint(&values, &value);)
+                store_int(t->dtype, out, n++, value);
         }
     }
     return TREADLE_OK;
 }
 
-static treadle_status take_strings(td_proto_reader *r, td_wire w, const tensor_parts *found, td_onnx_tensor *t)
-{
+static treadle_status take_strings(td_proto_reader *r, td_wire w, const tensor_parts *found, td_onnx_tensor *t) {
     if ((uint64_t)t->count != found->n_strings)
         return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' holds %zu strings, its dims need %lld",
                              TD_STR_ARGS(t->name), found->n_strings, (long long)t->count);
@@ -255,21 +263,21 @@ static treadle_status take_strings(td_proto_reader *r, td_wire w, const tensor_p
 
 /* --- external data */
 
-static treadle_status read_number(td_proto_reader *r, const td_wire_field *f, td_onnx_prop entry, uint64_t *out)
-{
+static treadle_status read_number(td_proto_reader *r, const td_wire_field *f, td_onnx_prop entry, uint64_t *out) {
     *out = 0;
-    if (entry.value.n == 0) return td_proto_fail(r, TREADLE_FORMAT, f->at, "external_data '%.*s' is empty", TD_STR_ARGS(entry.key));
+    if (entry.value.n == 0)
+        return td_proto_fail(r, TREADLE_FORMAT, f->at, "external_data '%.*s' is empty", TD_STR_ARGS(entry.key));
     for (size_t i = 0; i < entry.value.n; i++) {
         char c = entry.value.p[i];
-        if (c < '0' || c > '9' || TD_MUL_OVERFLOWS(*out, (uint64_t)10, out) || TD_ADD_OVERFLOWS(*out, (uint64_t)(c - '0'), out))
+        if (c < '0' || c > '9' || TD_MUL_OVERFLOWS(*out, (uint64_t)10, out) ||
+            TD_ADD_OVERFLOWS(*out, (uint64_t)(c - '0'), out))
             return td_proto_fail(r, TREADLE_FORMAT, f->at, "external_data '%.*s' is '%.*s', expected a number",
                                  TD_STR_ARGS(entry.key), TD_STR_ARGS(entry.value));
     }
     return TREADLE_OK;
 }
 
-static treadle_status read_entries(td_proto_reader *r, td_wire w, td_onnx_tensor *t, bool *has_length)
-{
+static treadle_status read_entries(td_proto_reader *r, td_wire w, td_onnx_tensor *t, bool *has_length) {
     td_wire_field f;
     for (bool more;;) {
         TD_TRY(td_proto_next(r, &w, &f, &more));
@@ -286,8 +294,7 @@ static treadle_status read_entries(td_proto_reader *r, td_wire w, td_onnx_tensor
     }
 }
 
-static treadle_status open_external(td_proto_reader *r, const uint8_t *at, td_str location, td_onnx_file **out)
-{
+static treadle_status open_external(td_proto_reader *r, const uint8_t *at, td_str location, td_onnx_file **out) {
     for (td_onnx_file *file = r->model->files; file; file = file->next)
         if (td_str_equal(file->location, location)) return *out = file, TREADLE_OK;
     char *path = NULL;
@@ -306,76 +313,84 @@ static treadle_status open_external(td_proto_reader *r, const uint8_t *at, td_st
     return *out = file, TREADLE_OK;
 }
 
-static treadle_status take_external(td_proto_reader *r, td_wire w, td_onnx_tensor *t)
-{
+static treadle_status take_external(td_proto_reader *r, td_wire w, td_onnx_tensor *t) {
     bool has_length = false;
     t->is_external = true;
     TD_TRY(read_entries(r, w, t, &has_length));
-    if (t->location.n == 0) return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s': external_data has no location", TD_STR_ARGS(t->name));
-    if (t->dtype == TD_STRING) return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s': strings cannot be external data", TD_STR_ARGS(t->name));
+    if (t->location.n == 0)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s': external_data has no location",
+                             TD_STR_ARGS(t->name));
+    if (t->dtype == TD_STRING)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s': strings cannot be external data",
+                             TD_STR_ARGS(t->name));
     if (has_length && t->length != t->data_bytes)
-        return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' has %llu bytes of external data, its type and dims need %zu",
+        return td_proto_fail(r, TREADLE_FORMAT, w.p,
+                             "tensor '%.*s' has %llu bytes of external data, its type and dims need %zu",
                              TD_STR_ARGS(t->name), (unsigned long long)t->length, t->data_bytes);
     t->length = t->data_bytes;
     if (r->skip_external) return TREADLE_OK;
     if (!r->model || !r->base_dir)
-        return td_proto_fail(r, TREADLE_INVALID_ARGUMENT, w.p, "tensor '%.*s' lies in file '%.*s', but there is no folder to look in",
+        return td_proto_fail(r, TREADLE_INVALID_ARGUMENT, w.p,
+                             "tensor '%.*s' lies in file '%.*s', but there is no folder to look in",
                              TD_STR_ARGS(t->name), TD_STR_ARGS(t->location));
     td_onnx_file *file;
     TD_TRY(open_external(r, w.p, t->location, &file));
     if (t->offset > file->map.n || t->length > file->map.n - t->offset)
-        return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' needs bytes %llu to %llu of '%.*s', which has only %zu",
-                             TD_STR_ARGS(t->name), (unsigned long long)t->offset, (unsigned long long)(t->offset + t->length),
-                             TD_STR_ARGS(t->location), file->map.n);
+        return td_proto_fail(r, TREADLE_FORMAT, w.p,
+                             "tensor '%.*s' needs bytes %llu to %llu of '%.*s', which has only %zu",
+                             TD_STR_ARGS(t->name), (unsigned long long)t->offset,
+                             (unsigned long long)(t->offset + t->length), TD_STR_ARGS(t->location), file->map.n);
     return take_bytes(r, file->map.data + t->offset, t->data_bytes, t);
 }
 
-void td_onnx_files_close(td_onnx_file *files)
-{
+void td_onnx_files_close(td_onnx_file *files) {
     for (; files; files = files->next) td_mmap_close(&files->map);
 }
 
-static bool inside(const td_mmap *map, const void *bytes, size_t n)
-{
+static bool inside(const td_mmap *map, const void *bytes, size_t n) {
     uintptr_t at = (uintptr_t)bytes, begin = (uintptr_t)map->data;
     return map->n > 0 && at >= begin && n <= map->n && at - begin <= map->n - n;
 }
 
-bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n)
-{
+bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n) {
     bool found = inside(&model->map, bytes, n);
-    for (const td_onnx_file *file = model->files; file && !found; file = file->next) found = inside(&file->map, bytes, n);
+    for (const td_onnx_file *file = model->files; file && !found; file = file->next)
+        found = inside(&file->map, bytes, n);
     return found;
 }
 
-treadle_status td_proto_read_tensor(td_proto_reader *r, td_wire w, void *out)
-{
+treadle_status td_proto_read_tensor(td_proto_reader *r, td_wire w, void *out) {
     td_onnx_tensor *t = out;
     tensor_parts found = {0};
     TD_TRY(walk_tensor(r, w, &found, t));
-    if (t->dtype == TD_UNDEFINED) return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' has no data_type", TD_STR_ARGS(t->name));
+    if (t->dtype == TD_UNDEFINED)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' has no data_type", TD_STR_ARGS(t->name));
     TD_TRY(read_dims(r, w, &found, t));
     if (found.external) return take_external(r, w, t);
-    if (found.n_external) return td_proto_fail(r, TREADLE_FORMAT, w.p, "tensor '%.*s' names external data but its data_location is not EXTERNAL", TD_STR_ARGS(t->name));
+    if (found.n_external)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p,
+                             "tensor '%.*s' names external data but its data_location is not EXTERNAL",
+                             TD_STR_ARGS(t->name));
     if (t->dtype == TD_STRING) {
-        if (found.has_raw && found.raw.n) return td_proto_fail(r, TREADLE_FORMAT, found.raw.at, "a string tensor holds raw_data, expected string_data");
+        if (found.has_raw && found.raw.n)
+            return td_proto_fail(r, TREADLE_FORMAT, found.raw.at,
+                                 "a string tensor holds raw_data, expected string_data");
         return take_strings(r, w, &found, t);
     }
     if (!found.has_raw || (found.raw.n == 0 && found.values_field)) return take_typed(r, w, &found, t);
     if (found.raw.n != t->data_bytes)
-        return td_proto_fail(r, TREADLE_FORMAT, found.raw.at, "tensor '%.*s' of type %s has %zu bytes of raw_data, its dims need %zu",
+        return td_proto_fail(r, TREADLE_FORMAT, found.raw.at,
+                             "tensor '%.*s' of type %s has %zu bytes of raw_data, its dims need %zu",
                              TD_STR_ARGS(t->name), td_dtype_name(t->dtype), found.raw.n, t->data_bytes);
     return take_bytes(r, found.raw.data, found.raw.n, t);
 }
 
-static void write_entry(td_wire_sink *s, const char *key, td_str value)
-{
+static void write_entry(td_wire_sink *s, const char *key, td_str value) {
     td_onnx_prop entry = {td_str_from(key), value};
     td_proto_write_nested(s, EXTERNAL_DATA, &td_proto_prop, &entry);
 }
 
-static td_str number_text(uint64_t value, char out[24])
-{
+static td_str number_text(uint64_t value, char out[24]) {
     size_t at = 24;
     do out[--at] = (char)('0' + value % 10);
     while (value /= 10);
@@ -383,8 +398,7 @@ static td_str number_text(uint64_t value, char out[24])
 }
 
 /* Numeric data is always written as raw_data. */
-void td_proto_write_tensor(td_wire_sink *s, const void *in)
-{
+void td_proto_write_tensor(td_wire_sink *s, const void *in) {
     const td_onnx_tensor *t = in;
     char number[24];
     for (int i = 0; i < t->rank; i++) td_wire_put_int(s, DIMS, t->dims[i]);

@@ -8,8 +8,7 @@ enum { ELEM_TENSOR = 1, ELEM_SPARSE = 2, ELEM_SEQUENCE = 3, ELEM_MAP = 4, ELEM_O
 
 static treadle_status read_container(td_proto_reader *r, td_wire w, td_onnx_value_kind kind, td_onnx_value *out);
 
-static treadle_status read_sparse_value(td_proto_reader *r, td_wire w, td_onnx_value *out)
-{
+static treadle_status read_sparse_value(td_proto_reader *r, td_wire w, td_onnx_value *out) {
     td_onnx_sparse_tensor *sparse = TD_ARENA_NEW(r->arena, td_onnx_sparse_tensor);
     if (!sparse) return td_proto_no_memory(r, "a sparse tensor", sizeof *sparse);
     out->kind = TD_ONNX_VALUE_SPARSE;
@@ -18,8 +17,7 @@ static treadle_status read_sparse_value(td_proto_reader *r, td_wire w, td_onnx_v
 }
 
 /* MapProto: key_type, integer keys or string keys, values as a sequence. */
-static treadle_status read_map(td_proto_reader *r, td_wire w, td_onnx_value *out)
-{
+static treadle_status read_map(td_proto_reader *r, td_wire w, td_onnx_value *out) {
     td_wire_field f;
     td_wire walk = w;
     size_t n_ints = 0, n_strings = 0;
@@ -46,7 +44,8 @@ static treadle_status read_map(td_proto_reader *r, td_wire w, td_onnx_value *out
     }
     bool text = out->dtype == TD_STRING;
     size_t n_keys = text ? n_strings : n_ints, n = 0;
-    if (n_keys != values->n) return td_proto_fail(r, TREADLE_FORMAT, w.p, "a map has %zu keys and %zu values", n_keys, values->n);
+    if (n_keys != values->n)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "a map has %zu keys and %zu values", n_keys, values->n);
     int64_t *ints = TD_ARENA_ARRAY(r->arena, int64_t, text ? 0 : n_keys);
     td_str *strings = TD_ARENA_ARRAY(r->arena, td_str, text ? n_keys : 0);
     if (!ints || !strings) return td_proto_no_memory(r, "map keys", n_keys * sizeof *strings);
@@ -62,8 +61,7 @@ static treadle_status read_map(td_proto_reader *r, td_wire w, td_onnx_value *out
     return TREADLE_OK;
 }
 
-static treadle_status read_item(td_proto_reader *r, const td_wire_field *f, td_onnx_value *out)
-{
+static treadle_status read_item(td_proto_reader *r, const td_wire_field *f, td_onnx_value *out) {
     td_wire w = td_proto_inner(f);
     switch (f->number - VALUES) {
     case ELEM_TENSOR: out->kind = TD_ONNX_VALUE_TENSOR; return td_proto_read(r, &td_proto_tensor, w, &out->tensor);
@@ -74,13 +72,11 @@ static treadle_status read_item(td_proto_reader *r, const td_wire_field *f, td_o
     }
 }
 
-static bool is_value_field(uint32_t number)
-{
+static bool is_value_field(uint32_t number) {
     return number >= VALUES + ELEM_TENSOR && number <= VALUES + ELEM_OPTIONAL;
 }
 
-static treadle_status read_container_items(td_proto_reader *r, td_wire w, td_onnx_value_kind kind, td_onnx_value *out)
-{
+static treadle_status read_container_items(td_proto_reader *r, td_wire w, td_onnx_value_kind kind, td_onnx_value *out) {
     td_wire walk = w;
     td_wire_field f;
     uint32_t values_field = 0;
@@ -99,7 +95,8 @@ static treadle_status read_container_items(td_proto_reader *r, td_wire w, td_onn
         values_field = f.number;
         out->n++;
     }
-    if (kind == TD_ONNX_VALUE_OPTIONAL && out->n > 1) return td_proto_fail(r, TREADLE_FORMAT, w.p, "an optional holds %zu values", out->n);
+    if (kind == TD_ONNX_VALUE_OPTIONAL && out->n > 1)
+        return td_proto_fail(r, TREADLE_FORMAT, w.p, "an optional holds %zu values", out->n);
     td_onnx_value *items = TD_ARENA_ARRAY(r->arena, td_onnx_value, out->n);
     if (!items) return td_proto_no_memory(r, "a sequence", out->n * sizeof *items);
     out->items = items;
@@ -115,8 +112,7 @@ static treadle_status read_container_items(td_proto_reader *r, td_wire w, td_onn
     return TREADLE_OK;
 }
 
-static treadle_status read_container(td_proto_reader *r, td_wire w, td_onnx_value_kind kind, td_onnx_value *out)
-{
+static treadle_status read_container(td_proto_reader *r, td_wire w, td_onnx_value_kind kind, td_onnx_value *out) {
     if (r->depth >= TD_PROTO_MAX_DEPTH)
         return td_proto_fail(r, TREADLE_LIMIT, w.p, "values are nested more than %d deep", TD_PROTO_MAX_DEPTH);
     r->depth++;
@@ -125,16 +121,15 @@ static treadle_status read_container(td_proto_reader *r, td_wire w, td_onnx_valu
     return status;
 }
 
-treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out, treadle_error *err)
-{
+treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out,
+                                    treadle_error *err) {
     td_proto_reader r = {.arena = arena, .base = bytes, .err = err};
     *out = (td_onnx_tensor){0};
     return td_proto_read(&r, &td_proto_tensor, (td_wire){bytes, (const uint8_t *)bytes + n}, out);
 }
 
-treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena, td_onnx_value *out,
-                                   treadle_error *err)
-{
+treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena,
+                                   td_onnx_value *out, treadle_error *err) {
     td_proto_reader r = {.arena = arena, .base = bytes, .err = err};
     td_wire w = {bytes, (const uint8_t *)bytes + n};
     *out = (td_onnx_value){.kind = kind};

@@ -10,11 +10,11 @@
 
 typedef struct td_schema_attr {
     const char *name;
-    uint8_t type;  /* td_onnx_attr_type */
+    uint8_t type; /* td_onnx_attr_type */
     bool required;
     bool has_default;
-    uint8_t n;     /* of a default list */
-    double f;      /* defaults, by type: f (exact float32), i, s, or a list (a default list may be empty) */
+    uint8_t n; /* of a default list */
+    double f;  /* defaults, by type: f (exact float32), i, s, or a list (a default list may be empty) */
     int64_t i;
     const char *s;
     const void *list; /* const float *, const int64_t * or const char *const * */
@@ -41,16 +41,20 @@ typedef struct td_schema_type {
 } td_schema_type;
 
 enum {
-    TD_SCHEMA_MAP_INT64_DOUBLE = 1, TD_SCHEMA_MAP_INT64_FLOAT = 2, TD_SCHEMA_MAP_INT64_STRING = 4,
-    TD_SCHEMA_MAP_STRING_DOUBLE = 8, TD_SCHEMA_MAP_STRING_FLOAT = 16, TD_SCHEMA_MAP_STRING_INT64 = 32,
+    TD_SCHEMA_MAP_INT64_DOUBLE = 1,
+    TD_SCHEMA_MAP_INT64_FLOAT = 2,
+    TD_SCHEMA_MAP_INT64_STRING = 4,
+    TD_SCHEMA_MAP_STRING_DOUBLE = 8,
+    TD_SCHEMA_MAP_STRING_FLOAT = 16,
+    TD_SCHEMA_MAP_STRING_INT64 = 32,
 };
 
 typedef struct td_schema {
     const char *domain; /* "" for ai.onnx */
     const char *name;
     int since_version;
-    bool deprecated; /* from this version on the operator must not be used */
-    bool is_function; /* the standard gives it a body of other operators */
+    bool deprecated;                                      /* from this version on the operator must not be used */
+    bool is_function;                                     /* the standard gives it a body of other operators */
     int min_inputs, max_inputs, min_outputs, max_outputs; /* INT_MAX: no bound */
     uint8_t n_inputs, n_outputs, n_attrs, n_types;
     const td_schema_formal *inputs, *outputs;

@@ -4,8 +4,7 @@
 /* Groups inside groups beyond this are refused; no writer of ONNX uses groups at all. */
 enum { MAX_GROUP_DEPTH = 16 };
 
-bool td_wire_varint(td_wire *w, uint64_t *out)
-{
+bool td_wire_varint(td_wire *w, uint64_t *out) {
     const uint8_t *p = w->p;
     uint64_t value = 0;
     for (int shift = 0; shift < 70; shift += 7) {
@@ -23,8 +22,7 @@ bool td_wire_varint(td_wire *w, uint64_t *out)
 }
 
 /* Reads tag and payload of one field; group tags come back without payload. */
-static bool read_field(td_wire *w, td_wire_field *out, const char **problem)
-{
+static bool read_field(td_wire *w, td_wire_field *out, const char **problem) {
     uint64_t tag;
     out->at = w->p;
     if (!td_wire_varint(w, &tag)) return *problem = "a field tag is truncated or too long", false;
@@ -64,8 +62,7 @@ static bool read_field(td_wire *w, td_wire_field *out, const char **problem)
     }
 }
 
-static bool skip_group(td_wire *w, uint32_t number, const char **problem)
-{
+static bool skip_group(td_wire *w, uint32_t number, const char **problem) {
     uint32_t open[MAX_GROUP_DEPTH];
     int depth = 0;
     open[depth++] = number;
@@ -83,8 +80,7 @@ static bool skip_group(td_wire *w, uint32_t number, const char **problem)
     return true;
 }
 
-int td_wire_next(td_wire *w, td_wire_field *out, const char **problem)
-{
+int td_wire_next(td_wire *w, td_wire_field *out, const char **problem) {
     while (w->p != w->end) {
         const uint8_t *start = w->p;
         bool ok = read_field(w, out, problem);
@@ -103,20 +99,17 @@ int td_wire_next(td_wire *w, td_wire_field *out, const char **problem)
     return 0;
 }
 
-const char *td_wire_type_name(td_wire_type type)
-{
+const char *td_wire_type_name(td_wire_type type) {
     static const char *const names[] = {"varint", "64-bit", "length-delimited", "group", "group end", "32-bit"};
     return (unsigned)type < TD_COUNT(names) ? names[type] : "unknown";
 }
 
-void td_wire_put_bytes(td_wire_sink *s, const void *bytes, size_t n)
-{
+void td_wire_put_bytes(td_wire_sink *s, const void *bytes, size_t n) {
     s->n += n;
     if (s->out && n) td_buf_append(s->out, bytes, n);
 }
 
-void td_wire_put_varint(td_wire_sink *s, uint64_t value)
-{
+void td_wire_put_varint(td_wire_sink *s, uint64_t value) {
     uint8_t bytes[10];
     size_t n = 0;
     while (value >= 0x80) {
@@ -127,19 +120,16 @@ void td_wire_put_varint(td_wire_sink *s, uint64_t value)
     td_wire_put_bytes(s, bytes, n);
 }
 
-void td_wire_put_tag(td_wire_sink *s, uint32_t number, td_wire_type type)
-{
+void td_wire_put_tag(td_wire_sink *s, uint32_t number, td_wire_type type) {
     td_wire_put_varint(s, (uint64_t)number << 3 | (uint64_t)type);
 }
 
-void td_wire_put_int(td_wire_sink *s, uint32_t number, int64_t value)
-{
+void td_wire_put_int(td_wire_sink *s, uint32_t number, int64_t value) {
     td_wire_put_tag(s, number, TD_WIRE_VARINT);
     td_wire_put_varint(s, (uint64_t)value);
 }
 
-void td_wire_put_float(td_wire_sink *s, uint32_t number, float value)
-{
+void td_wire_put_float(td_wire_sink *s, uint32_t number, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     uint8_t bytes[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16), (uint8_t)(bits >> 24)};
@@ -147,8 +137,7 @@ void td_wire_put_float(td_wire_sink *s, uint32_t number, float value)
     td_wire_put_bytes(s, bytes, sizeof bytes);
 }
 
-void td_wire_put_str(td_wire_sink *s, uint32_t number, td_str text)
-{
+void td_wire_put_str(td_wire_sink *s, uint32_t number, td_str text) {
     td_wire_put_tag(s, number, TD_WIRE_LEN);
     td_wire_put_varint(s, text.n);
     td_wire_put_bytes(s, text.p, text.n);

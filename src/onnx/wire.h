@@ -39,12 +39,10 @@ bool td_wire_varint(td_wire *w, uint64_t *out);
 
 const char *td_wire_type_name(td_wire_type type);
 
-static inline uint32_t td_wire_load32(const uint8_t *p)
-{
+static inline uint32_t td_wire_load32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
-static inline uint64_t td_wire_load64(const uint8_t *p)
-{
+static inline uint64_t td_wire_load64(const uint8_t *p) {
     return (uint64_t)td_wire_load32(p) | (uint64_t)td_wire_load32(p + 4) << 32;
 }
 

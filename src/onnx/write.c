@@ -2,8 +2,7 @@
  * always gives the same bytes. Empty strings, zero numbers and empty lists are left out. */
 #include "onnx/proto.h"
 
-static void write_field(td_wire_sink *s, const td_proto_field *field, const char *in)
-{
+static void write_field(td_wire_sink *s, const td_proto_field *field, const char *in) {
     const void *place = in + field->offset;
     const void *list = field->kind >= TD_PROTO_INTS ? *(const void *const *)place : NULL;
     size_t n = field->kind >= TD_PROTO_INTS ? *(const size_t *)(const void *)(in + field->count_offset) : 0;
@@ -22,7 +21,8 @@ static void write_field(td_wire_sink *s, const td_proto_field *field, const char
         break;
     case TD_PROTO_MSG: td_proto_write_nested(s, field->number, field->message, place); break;
     case TD_PROTO_MSG_PTR:
-        if (*(const void *const *)place) td_proto_write_nested(s, field->number, field->message, *(const void *const *)place);
+        if (*(const void *const *)place)
+            td_proto_write_nested(s, field->number, field->message, *(const void *const *)place);
         break;
     case TD_PROTO_INTS:
         for (size_t i = 0; i < n; i++) td_wire_put_int(s, field->number, ((const int64_t *)list)[i]);
@@ -40,8 +40,7 @@ static void write_field(td_wire_sink *s, const td_proto_field *field, const char
     }
 }
 
-void td_proto_write(td_wire_sink *s, const td_proto_message *m, const void *in)
-{
+void td_proto_write(td_wire_sink *s, const td_proto_message *m, const void *in) {
     if (m->write) {
         m->write(s, in);
         return;
@@ -50,8 +49,7 @@ void td_proto_write(td_wire_sink *s, const td_proto_message *m, const void *in)
 }
 
 /* The length must stand before the bytes: a counting walk finds it. Counting costs one walk per level of nesting. */
-void td_proto_write_nested(td_wire_sink *s, uint32_t number, const td_proto_message *m, const void *in)
-{
+void td_proto_write_nested(td_wire_sink *s, uint32_t number, const td_proto_message *m, const void *in) {
     td_wire_sink count = {NULL, 0};
     td_proto_write(&count, m, in);
     td_wire_put_tag(s, number, TD_WIRE_LEN);
@@ -60,8 +58,7 @@ void td_proto_write_nested(td_wire_sink *s, uint32_t number, const td_proto_mess
     else s->n += count.n;
 }
 
-static treadle_status write_message(const td_proto_message *m, const void *in, td_buf *out, treadle_error *err)
-{
+static treadle_status write_message(const td_proto_message *m, const void *in, td_buf *out, treadle_error *err) {
     td_wire_sink count = {NULL, 0}, sink = {out, 0};
     td_proto_write(&count, m, in);
     if (td_buf_reserve(out, count.n)) td_proto_write(&sink, m, in);
@@ -69,8 +66,7 @@ static treadle_status write_message(const td_proto_message *m, const void *in, t
 }
 
 /* A numeric tensor must bring its bytes unless it is external. */
-static const td_onnx_tensor *find_unloaded(const td_onnx_graph *g)
-{
+static const td_onnx_tensor *find_unloaded(const td_onnx_graph *g) {
     for (size_t i = 0; i < g->n_initializers; i++) {
         const td_onnx_tensor *t = &g->initializers[i];
         if (!t->is_external && !t->data && t->count > 0) return t;
@@ -78,14 +74,12 @@ static const td_onnx_tensor *find_unloaded(const td_onnx_graph *g)
     return NULL;
 }
 
-treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_error *err)
-{
+treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_error *err) {
     const td_onnx_tensor *bad = find_unloaded(&model->graph);
     if (bad) return td_fail(err, TREADLE_INVALID_ARGUMENT, "initializer '%.*s' has no data", TD_STR_ARGS(bad->name));
     return write_message(&td_proto_model, model, out, err);
 }
 
-treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, treadle_error *err)
-{
+treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, treadle_error *err) {
     return write_message(&td_proto_tensor, tensor, out, err);
 }

@@ -6,15 +6,14 @@
 
 static const td_quant_format formats[] = {
 #define PLAIN(name, id, dtype, bytes) {#name, id, dtype, 1, bytes, 1, 0, 0, false, NULL},
-#define BLOCKS(name, id, block, bytes, group, bits, zero, minima, split)                                              \
+#define BLOCKS(name, id, block, bytes, group, bits, zero, minima, split)                                               \
     {#name, id, TD_UNDEFINED, block, bytes, group, bits, zero, minima, td_quant_##split},
 #include "quant/formats.inc"
 #undef PLAIN
 #undef BLOCKS
 };
 
-const td_quant_format *td_quant_format_by_id(uint32_t ggml_id)
-{
+const td_quant_format *td_quant_format_by_id(uint32_t ggml_id) {
     for (size_t i = 0; i < TD_COUNT(formats); i++)
         if (formats[i].ggml_id == ggml_id) return &formats[i];
     return NULL;
@@ -22,8 +21,7 @@ const td_quant_format *td_quant_format_by_id(uint32_t ggml_id)
 
 const td_quant_format *td_quant_format_at(size_t index) { return index < TD_COUNT(formats) ? &formats[index] : NULL; }
 
-const char *td_quant_unsupported_name(uint32_t ggml_id)
-{
+const char *td_quant_unsupported_name(uint32_t ggml_id) {
     switch (ggml_id) {
     case 4: return "Q4_2";
     case 5: return "Q4_3";
@@ -43,13 +41,12 @@ const char *td_quant_unsupported_name(uint32_t ggml_id)
     }
 }
 
-bool td_quant_row_bytes(const td_quant_format *format, int64_t n, size_t *out)
-{
-    return n >= 0 && n % format->block == 0 && !TD_MUL_OVERFLOWS((size_t)(n / format->block), (size_t)format->block_bytes, out);
+bool td_quant_row_bytes(const td_quant_format *format, int64_t n, size_t *out) {
+    return n >= 0 && n % format->block == 0 &&
+           !TD_MUL_OVERFLOWS((size_t)(n / format->block), (size_t)format->block_bytes, out);
 }
 
-void td_quant_decode(const td_quant_format *format, const uint8_t *data, int64_t n, float *out)
-{
+void td_quant_decode(const td_quant_format *format, const uint8_t *data, int64_t n, float *out) {
     uint8_t codes[TD_QUANT_MAX_BLOCK];
     float scales[TD_QUANT_MAX_GROUPS], minima[TD_QUANT_MAX_GROUPS];
     if (format->plain != TD_UNDEFINED) {
@@ -70,8 +67,7 @@ void td_quant_decode(const td_quant_format *format, const uint8_t *data, int64_t
     }
 }
 
-int td_quant_onnx_bits(const td_quant_format *format)
-{
+int td_quant_onnx_bits(const td_quant_format *format) {
     if (format->plain != TD_UNDEFINED) return 0;
     for (int bits = 2; bits < 8; bits *= 2) {
         int half = format->has_minima ? 0 : 1 << (bits - 1), zero = format->has_minima ? 0 : format->zero;

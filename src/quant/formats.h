@@ -20,14 +20,14 @@ enum { TD_QUANT_MAX_BLOCK = 256, TD_QUANT_MAX_GROUPS = 32 };
 typedef void td_quant_split_fn(const uint8_t *block, uint8_t *codes, float *scales, float *minima);
 
 typedef struct td_quant_format {
-    const char *name;     /* "Q4_K" */
+    const char *name; /* "Q4_K" */
     uint32_t ggml_id;
-    td_dtype plain;       /* not TD_UNDEFINED: elements of that type, block 1, nothing below applies */
-    int block;            /* elements */
+    td_dtype plain; /* not TD_UNDEFINED: elements of that type, block 1, nothing below applies */
+    int block;      /* elements */
     int block_bytes;
-    int group;            /* elements that share a scale */
-    int bits;             /* codes are 0 .. 2^bits - 1 */
-    int zero;             /* the code of 0, without minima */
+    int group; /* elements that share a scale */
+    int bits;  /* codes are 0 .. 2^bits - 1 */
+    int zero;  /* the code of 0, without minima */
     bool has_minima;
     td_quant_split_fn *split;
 } td_quant_format;

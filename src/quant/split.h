@@ -12,7 +12,9 @@
 #undef BLOCKS
 
 static inline uint16_t td_quant_u16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
-static inline uint32_t td_quant_u32(const uint8_t *p) { return (uint32_t)td_quant_u16(p) | (uint32_t)td_quant_u16(p + 2) << 16; }
+static inline uint32_t td_quant_u32(const uint8_t *p) {
+    return (uint32_t)td_quant_u16(p) | (uint32_t)td_quant_u16(p + 2) << 16;
+}
 static inline float td_quant_f16(const uint8_t *p) { return td_f16_to_f32(td_quant_u16(p)); }
 
 #endif

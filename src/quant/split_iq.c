@@ -16,22 +16,19 @@ static const codebook iq2xxs = {iq2xxs_grid, iq2xxs_levels, 2}, iq2xs = {iq2xs_g
                       iq2s = {iq2s_grid, iq2s_levels, 2}, iq3xxs = {iq3xxs_grid, iq3xxs_levels, 3},
                       iq3s = {iq3s_grid, iq3s_levels, 3}, iq1s = {iq1s_grid, iq1s_levels, 2};
 
-static int level(const codebook *book, unsigned row, int i)
-{
+static int level(const codebook *book, unsigned row, int i) {
     return book->levels[book->grid[row] >> (i * book->bits) & ((1 << book->bits) - 1)];
 }
 
 /* n elements of a row, negated where the sign byte has a bit. */
-static void put_row(const codebook *book, unsigned row, unsigned signs, int n, uint8_t *codes)
-{
+static void put_row(const codebook *book, unsigned row, unsigned signs, int n, uint8_t *codes) {
     for (int i = 0; i < n; i++) {
         int value = level(book, row, i);
         codes[i] = (uint8_t)(128 + (signs >> i & 1 ? -value : value));
     }
 }
 
-static unsigned even_signs(unsigned seven)
-{
+static unsigned even_signs(unsigned seven) {
     unsigned parity = seven ^ seven >> 4;
     parity ^= parity >> 2;
     parity ^= parity >> 1;
@@ -39,21 +36,20 @@ static unsigned even_signs(unsigned seven)
 }
 
 /* [2] d, then per 32 elements: [4] rows, [4] four sign sevens and a scale of four bits */
-void td_quant_split_iq2_xxs(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq2_xxs(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     for (int g = 0; g < 8; g++) {
         const uint8_t *rows = block + 2 + g * 8;
         uint32_t word = td_quant_u32(rows + 4);
         scales[g] = d * (0.5f + (float)(word >> 28)) * 0.25f;
-        for (int l = 0; l < 4; l++) put_row(&iq2xxs, rows[l], even_signs(word >> (7 * l) & 127), 8, codes + g * 32 + l * 8);
+        for (int l = 0; l < 4; l++)
+            put_row(&iq2xxs, rows[l], even_signs(word >> (7 * l) & 127), 8, codes + g * 32 + l * 8);
     }
 }
 
 /* [2] d, [64] row (9 bits) and sign seven of 8 elements, [8] two scales of 16 elements */
-void td_quant_split_iq2_xs(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq2_xs(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     for (int g = 0; g < 16; g++) scales[g] = d * (0.5f + (float)(block[66 + g / 2] >> (g % 2 * 4) & 15)) * 0.25f;
@@ -64,8 +60,7 @@ void td_quant_split_iq2_xs(const uint8_t *block, uint8_t *codes, float *scales, 
 }
 
 /* [2] d, [32] low bits of rows, [32] signs, [8] high two bits, [8] two scales of 16 elements */
-void td_quant_split_iq2_s(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq2_s(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     for (int g = 0; g < 16; g++) scales[g] = d * (0.5f + (float)(block[74 + g / 2] >> (g % 2 * 4) & 15)) * 0.25f;
@@ -76,8 +71,7 @@ void td_quant_split_iq2_s(const uint8_t *block, uint8_t *codes, float *scales, f
 }
 
 /* [2] d, [64] rows of 4 elements, then per 32 elements: [4] four sign sevens and a scale */
-void td_quant_split_iq3_xxs(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq3_xxs(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     for (int g = 0; g < 8; g++) {
@@ -91,8 +85,7 @@ void td_quant_split_iq3_xxs(const uint8_t *block, uint8_t *codes, float *scales,
 }
 
 /* [2] d, [64] low bits of rows of 4, [8] ninth bits, [32] signs, [4] two scales of 32 elements */
-void td_quant_split_iq3_s(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq3_s(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     for (int g = 0; g < 8; g++) scales[g] = d * (float)(1 + 2 * (block[106 + g / 2] >> (g % 2 * 4) & 15));
@@ -103,27 +96,25 @@ void td_quant_split_iq3_s(const uint8_t *block, uint8_t *codes, float *scales, f
 }
 
 /* Eight elements of IQ1: (level +- 1/8) * scale, kept as integers 8 * level +- 1 with an eighth of the scale. */
-static void put_ternary(unsigned row, bool minus, uint8_t *codes)
-{
+static void put_ternary(unsigned row, bool minus, uint8_t *codes) {
     for (int i = 0; i < 8; i++) codes[i] = (uint8_t)(128 + 8 * level(&iq1s, row, i) + (minus ? -1 : 1));
 }
 
 /* [2] d, [32] low bits of rows, [16] per 32 elements: high bits 3 x 4, a scale of three bits, the sign of the shift */
-void td_quant_split_iq1_s(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq1_s(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     for (int g = 0; g < 8; g++) {
         unsigned word = td_quant_u16(block + 34 + g * 2);
         scales[g] = d * (float)(2 * (word >> 12 & 7) + 1) * 0.125f;
-        for (int l = 0; l < 4; l++) put_ternary(block[2 + g * 4 + l] | (word >> (3 * l) & 7) << 8, word >> 15, codes + g * 32 + l * 8);
+        for (int l = 0; l < 4; l++)
+            put_ternary(block[2 + g * 4 + l] | (word >> (3 * l) & 7) << 8, word >> 15, codes + g * 32 + l * 8);
     }
 }
 
 /* [32] low bits of rows, [16] per 8 elements: high bits and sign of the shift in a nibble, [8] scales of three bits for 16
  * elements; the top nibbles of the four scale words are the float16 d */
-void td_quant_split_iq1_m(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq1_m(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     unsigned bits = 0;
     for (int i = 0; i < 4; i++) bits |= (unsigned)(td_quant_u16(block + 48 + i * 2) >> 12) << (4 * i);
@@ -143,8 +134,7 @@ static const int8_t iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 
 static const int8_t fp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* Low nibbles are the first half of the 2 * n elements, high nibbles the second. */
-static void put_nibbles(const int8_t *levels, const uint8_t *qs, int n, uint8_t *codes)
-{
+static void put_nibbles(const int8_t *levels, const uint8_t *qs, int n, uint8_t *codes) {
     for (int i = 0; i < n; i++) {
         codes[i] = (uint8_t)(128 + levels[qs[i] & 15]);
         codes[i + n] = (uint8_t)(128 + levels[qs[i] >> 4]);
@@ -152,16 +142,14 @@ static void put_nibbles(const int8_t *levels, const uint8_t *qs, int n, uint8_t 
 }
 
 /* [2] d, [16] nibbles */
-void td_quant_split_iq4_nl(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq4_nl(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     scales[0] = td_quant_f16(block);
     put_nibbles(iq4_levels, block + 2, 16, codes);
 }
 
 /* [2] d, [2] high bits of scales, [4] low bits, [128] nibbles */
-void td_quant_split_iq4_xs(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_iq4_xs(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     float d = td_quant_f16(block);
     unsigned high = td_quant_u16(block + 2);
@@ -173,8 +161,7 @@ void td_quant_split_iq4_xs(const uint8_t *block, uint8_t *codes, float *scales, 
 }
 
 /* [1] power of two, [16] nibbles. Half the power, since the levels are doubled. */
-void td_quant_split_mxfp4(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_mxfp4(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     uint32_t bits = block[0] < 2 ? 0x00200000u << block[0] : (uint32_t)(block[0] - 1) << 23;
     memcpy(scales, &bits, sizeof bits);
@@ -182,8 +169,7 @@ void td_quant_split_mxfp4(const uint8_t *block, uint8_t *codes, float *scales, f
 }
 
 /* [4] scales, unsigned e4m3 (bit 7 is ignored; 0x7f counts as 0, but 0xff as 480), [32] nibbles, 8 bytes per 16 elements */
-void td_quant_split_nvfp4(const uint8_t *block, uint8_t *codes, float *scales, float *minima)
-{
+void td_quant_split_nvfp4(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     for (int g = 0; g < 4; g++) {
         uint8_t code = block[g] & 0x7f;

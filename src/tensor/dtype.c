@@ -7,24 +7,19 @@ typedef struct dtype_row {
     const char *name;
 } dtype_row;
 
-static const dtype_row rows[TD_DTYPE_END] = {
-    [TD_UNDEFINED] = {0, TD_KIND_NONE, "undefined"},
+static const dtype_row rows[TD_DTYPE_END] = {[TD_UNDEFINED] = {0, TD_KIND_NONE, "undefined"},
 #define ROW(name, number, bits, kind, text) [TD_##name] = {bits, TD_KIND_##kind, text},
-    TD_DTYPE_LIST(ROW)
+                                             TD_DTYPE_LIST(ROW)
 #undef ROW
 };
 
-static const dtype_row *row_of(td_dtype dtype)
-{
-    return &rows[(unsigned)dtype < TD_DTYPE_END ? dtype : TD_UNDEFINED];
-}
+static const dtype_row *row_of(td_dtype dtype) { return &rows[(unsigned)dtype < TD_DTYPE_END ? dtype : TD_UNDEFINED]; }
 
 int td_dtype_bits(td_dtype dtype) { return row_of(dtype)->bits; }
 td_kind td_dtype_kind(td_dtype dtype) { return row_of(dtype)->kind; }
 const char *td_dtype_name(td_dtype dtype) { return row_of(dtype)->name; }
 
-td_dtype td_dtype_from_name(td_str name)
-{
+td_dtype td_dtype_from_name(td_str name) {
     static const struct {
         const char *name;
         td_dtype dtype;
@@ -36,8 +31,7 @@ td_dtype td_dtype_from_name(td_str name)
     return TD_UNDEFINED;
 }
 
-bool td_dtype_bytes(td_dtype dtype, int64_t count, size_t *out)
-{
+bool td_dtype_bytes(td_dtype dtype, int64_t count, size_t *out) {
     int bits = td_dtype_bits(dtype);
     if (bits == 0 || count < 0) return false;
     if (bits < 8) {

@@ -10,34 +10,30 @@
 
 #include <math.h>
 
-static uint32_t bits_of(float value)
-{
+static uint32_t bits_of(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
 }
 
-static float of_bits(uint32_t bits)
-{
+static float of_bits(uint32_t bits) {
     float value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-float td_f16_to_f32(uint16_t h)
-{
+float td_f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 31, mantissa = h & 0x3ff;
     if (exponent == 31) return of_bits(sign | 0x7f800000 | mantissa << 13 | (mantissa ? 0x400000u : 0)); /* quiet */
     if (exponent) return of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
     return of_bits(sign | bits_of((float)mantissa * 0x1p-24f));
 }
 
-uint16_t td_f32_to_f16(float value)
-{
+uint16_t td_f32_to_f16(float value) {
     uint32_t bits = bits_of(value), sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
     if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00 | (rest >> 13 & 0x3ff));
     if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* from 65520 on it rounds to infinity */
-    if (rest < 0x38800000) { /* subnormal: the float adder rounds at 2^-24 */
+    if (rest < 0x38800000) {                                  /* subnormal: the float adder rounds at 2^-24 */
         float shifted = of_bits(rest) + 0.5f;
         return (uint16_t)(sign | (bits_of(shifted) - bits_of(0.5f)));
     }
@@ -47,8 +43,7 @@ uint16_t td_f32_to_f16(float value)
 
 float td_bf16_to_f32(uint16_t bits) { return of_bits((uint32_t)bits << 16); }
 
-uint16_t td_f32_to_bf16(float value)
-{
+uint16_t td_f32_to_bf16(float value) {
     uint32_t bits = bits_of(value);
     if ((bits & 0x7fffffff) > 0x7f800000) return (uint16_t)(bits >> 16 | 0x40);
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
@@ -57,8 +52,8 @@ uint16_t td_f32_to_bf16(float value)
 /* --- the 8- and 4-bit floats */
 typedef struct small_float {
     int exponent_bits, mantissa_bits, bias;
-    bool has_inf;      /* all ones in the exponent are infinity and NaN, as in IEEE */
-    uint8_t nan;       /* the NaN code (without sign where the format has two) */
+    bool has_inf; /* all ones in the exponent are infinity and NaN, as in IEEE */
+    uint8_t nan;  /* the NaN code (without sign where the format has two) */
     bool has_nan;
     bool nan_unsigned; /* FNUZ: the code of minus zero is the only NaN, zero has no sign */
 } small_float;
@@ -69,8 +64,7 @@ static const small_float e5m2 = {5, 2, 15, true, 0x7f, true, false};
 static const small_float e5m2fnuz = {5, 2, 16, false, 0x80, true, true};
 static const small_float e2m1 = {2, 1, 1, false, 0, false, false};
 
-static const small_float *small_float_of(td_dtype dtype)
-{
+static const small_float *small_float_of(td_dtype dtype) {
     switch (dtype) {
     case TD_FLOAT8E4M3FN: return &e4m3fn;
     case TD_FLOAT8E4M3FNUZ: return &e4m3fnuz;
@@ -81,8 +75,7 @@ static const small_float *small_float_of(td_dtype dtype)
     }
 }
 
-static double decode_small(const small_float *f, uint8_t code)
-{
+static double decode_small(const small_float *f, uint8_t code) {
     int sign_shift = f->exponent_bits + f->mantissa_bits;
     int exponent_mask = (1 << f->exponent_bits) - 1;
     int mantissa = code & ((1 << f->mantissa_bits) - 1), exponent = code >> f->mantissa_bits & exponent_mask;
@@ -95,16 +88,14 @@ static double decode_small(const small_float *f, uint8_t code)
 }
 
 /* The code of the largest finite value. */
-static int largest_code(const small_float *f)
-{
+static int largest_code(const small_float *f) {
     int all = (1 << (f->exponent_bits + f->mantissa_bits)) - 1;
     if (f->has_inf) return (((1 << f->exponent_bits) - 1) << f->mantissa_bits) - 1;
     return f->has_nan && !f->nan_unsigned ? all - 1 : all;
 }
 
 /* Saturates: what is too large becomes the largest finite value, infinities included (ONNX's default for Cast). */
-static uint8_t encode_small(const small_float *f, double value)
-{
+static uint8_t encode_small(const small_float *f, double value) {
     int sign = signbit(value) ? 1 << (f->exponent_bits + f->mantissa_bits) : 0;
     if (isnan(value)) return f->has_nan ? (uint8_t)(f->nan | (f->nan_unsigned ? 0 : sign)) : (uint8_t)largest_code(f);
     double magnitude = fabs(value);
@@ -127,8 +118,7 @@ static uint8_t encode_small(const small_float *f, double value)
 /* e8m0: a power of two, no sign, no zero; 0xff is NaN. Rounds to nearest, ties up. */
 static double decode_e8m0(uint8_t code) { return code == 0xff ? (double)NAN : ldexp(1.0, code - 127); }
 
-static uint8_t encode_e8m0(double value)
-{
+static uint8_t encode_e8m0(double value) {
     int exponent;
     if (isnan(value)) return 0xff;
     value = fabs(value);
@@ -140,15 +130,13 @@ static uint8_t encode_e8m0(double value)
 }
 
 /* --- packed integers */
-static unsigned load_packed(const void *data, int64_t index, int bits)
-{
+static unsigned load_packed(const void *data, int64_t index, int bits) {
     int per_byte = 8 / bits;
     uint8_t byte = ((const uint8_t *)data)[index / per_byte];
     return (unsigned)(byte >> (index % per_byte * bits)) & ((1u << bits) - 1);
 }
 
-static void store_packed(void *data, int64_t index, int bits, unsigned value)
-{
+static void store_packed(void *data, int64_t index, int bits, unsigned value) {
     int per_byte = 8 / bits, shift = (int)(index % per_byte) * bits;
     unsigned mask = ((1u << bits) - 1) << shift;
     uint8_t *byte = (uint8_t *)data + index / per_byte;
@@ -158,14 +146,15 @@ static void store_packed(void *data, int64_t index, int bits, unsigned value)
 static int sign_extend(unsigned value, int bits) { return (int)(value ^ 1u << (bits - 1)) - (1 << (bits - 1)); }
 
 /* X(dtype, C type) of the plain integers */
-#define PLAIN_INTS(X)                                                                                                 \
-    X(UINT8, uint8_t) X(INT8, int8_t) X(UINT16, uint16_t) X(INT16, int16_t) X(INT32, int32_t) X(UINT32, uint32_t)     \
-    X(INT64, int64_t) X(UINT64, uint64_t)
+#define PLAIN_INTS(X)                                                                                                  \
+    X(UINT8, uint8_t)                                                                                                  \
+    X(INT8, int8_t) X(UINT16, uint16_t) X(INT16, int16_t) X(INT32, int32_t) X(UINT32, uint32_t) X(INT64, int64_t)      \
+        X(UINT64, uint64_t)
 
-int64_t td_load_i64(td_dtype dtype, const void *data, int64_t index)
-{
+int64_t td_load_i64(td_dtype dtype, const void *data, int64_t index) {
     switch (dtype) {
-#define LOAD(name, type) case TD_##name: return (int64_t)((const type *)data)[index];
+#define LOAD(name, type)                                                                                               \
+    case TD_##name: return (int64_t)((const type *)data)[index];
         PLAIN_INTS(LOAD)
 #undef LOAD
     case TD_BOOL: return ((const uint8_t *)data)[index] != 0;
@@ -182,10 +171,10 @@ int64_t td_load_i64(td_dtype dtype, const void *data, int64_t index)
     }
 }
 
-void td_store_i64(td_dtype dtype, void *data, int64_t index, int64_t value)
-{
+void td_store_i64(td_dtype dtype, void *data, int64_t index, int64_t value) {
     switch (dtype) {
-#define STORE(name, type) case TD_##name: ((type *)data)[index] = (type)value; return;
+#define STORE(name, type)                                                                                              \
+    case TD_##name: ((type *)data)[index] = (type)value; return;
         PLAIN_INTS(STORE)
 #undef STORE
     case TD_BOOL: ((uint8_t *)data)[index] = value != 0; return;
@@ -197,8 +186,7 @@ void td_store_i64(td_dtype dtype, void *data, int64_t index, int64_t value)
     }
 }
 
-double td_load_f64(td_dtype dtype, const void *data, int64_t index)
-{
+double td_load_f64(td_dtype dtype, const void *data, int64_t index) {
     switch (dtype) {
     case TD_FLOAT: return (double)((const float *)data)[index];
     case TD_DOUBLE: return ((const double *)data)[index];
@@ -221,25 +209,23 @@ double td_load_f64(td_dtype dtype, const void *data, int64_t index)
 }
 
 /* double to float16 or bfloat16 in one rounding: float32 is first made odd in its last bit if the double did not fit. */
-static float to_odd(double value)
-{
+static float to_odd(double value) {
     float near = (float)value;
-    if ((double)near == value || isnan(value) || isinf(near)) return isinf(near) && !isinf(value) ? copysignf(0x1.fffffep127f, near) : near;
+    if ((double)near == value || isnan(value) || isinf(near))
+        return isinf(near) && !isinf(value) ? copysignf(0x1.fffffep127f, near) : near;
     uint32_t bits = bits_of(near);
     if (fabs((double)near) > fabs(value)) bits--; /* towards zero */
     return of_bits(bits | 1);
 }
 
 /* C's conversion for values in range, saturation outside, NaN gives 0. */
-static int64_t saturate(double value, int64_t low, int64_t high)
-{
+static int64_t saturate(double value, int64_t low, int64_t high) {
     if (isnan(value)) return 0;
     if (value <= (double)low) return low;
     return value >= (double)high ? high : (int64_t)value;
 }
 
-void td_store_f64(td_dtype dtype, void *data, int64_t index, double value)
-{
+void td_store_f64(td_dtype dtype, void *data, int64_t index, double value) {
     uint8_t *bytes = data;
     switch (dtype) {
     case TD_FLOAT: ((float *)data)[index] = (float)value; return;
@@ -274,8 +260,7 @@ void td_store_f64(td_dtype dtype, void *data, int64_t index, double value)
 }
 
 /* --- runs */
-void td_to_f32(td_dtype from, const void *data, int64_t n, float *out)
-{
+void td_to_f32(td_dtype from, const void *data, int64_t n, float *out) {
     const uint16_t *half = data;
     switch (from) {
     case TD_FLOAT:
@@ -294,8 +279,7 @@ void td_to_f32(td_dtype from, const void *data, int64_t n, float *out)
     }
 }
 
-void td_from_f32(td_dtype to, const float *data, int64_t n, void *out)
-{
+void td_from_f32(td_dtype to, const float *data, int64_t n, void *out) {
     uint16_t *half = out;
     switch (to) {
     case TD_FLOAT:

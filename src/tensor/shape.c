@@ -3,16 +3,14 @@
 
 #include <stdio.h>
 
-bool td_shape_equal(const td_shape *a, const td_shape *b)
-{
+bool td_shape_equal(const td_shape *a, const td_shape *b) {
     if (a->rank != b->rank) return false;
     for (int i = 0; i < a->rank; i++)
         if (a->dims[i] != b->dims[i]) return false;
     return true;
 }
 
-bool td_shape_count(const td_shape *s, int64_t *out)
-{
+bool td_shape_count(const td_shape *s, int64_t *out) {
     int64_t count = 1;
     bool empty = false;
     if (!td_shape_known(s)) return false;
@@ -24,8 +22,7 @@ bool td_shape_count(const td_shape *s, int64_t *out)
 }
 
 /* One dimension; a known size above 1 decides against an unknown one, since the other must be 1 or equal. */
-static bool broadcast_dim(int64_t a, int64_t b, int64_t *out)
-{
+static bool broadcast_dim(int64_t a, int64_t b, int64_t *out) {
     if (a == b || b == 1) *out = a;
     else if (a == 1) *out = b;
     else if (a < 0 && b < 0) *out = TD_DIM_UNKNOWN;
@@ -35,8 +32,7 @@ static bool broadcast_dim(int64_t a, int64_t b, int64_t *out)
     return true;
 }
 
-bool td_shape_broadcast(const td_shape *a, const td_shape *b, td_shape *out)
-{
+bool td_shape_broadcast(const td_shape *a, const td_shape *b, td_shape *out) {
     td_shape result = {.rank = TD_MAX(a->rank, b->rank)};
     if (a->rank < 0 || b->rank < 0) {
         *out = (td_shape){.rank = -1};
@@ -50,8 +46,7 @@ bool td_shape_broadcast(const td_shape *a, const td_shape *b, td_shape *out)
     return true;
 }
 
-const char *td_shape_text(const td_shape *s, char out[128])
-{
+const char *td_shape_text(const td_shape *s, char out[128]) {
     size_t at = 0;
     if (s->rank < 0) {
         snprintf(out, 128, "[...]");

@@ -18,8 +18,7 @@ typedef struct td_shape {
     int64_t dims[TD_MAX_RANK];
 } td_shape;
 
-static inline bool td_shape_known(const td_shape *s)
-{
+static inline bool td_shape_known(const td_shape *s) {
     if (s->rank < 0) return false;
     for (int i = 0; i < s->rank; i++)
         if (s->dims[i] < 0) return false;

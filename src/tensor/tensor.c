@@ -3,14 +3,12 @@
 
 #include "base/alloc.h"
 
-static void destroy_host(td_buffer *self)
-{
+static void destroy_host(td_buffer *self) {
     td_free_aligned(self->data);
     td_free(self);
 }
 
-td_buffer *td_buffer_new(size_t bytes)
-{
+td_buffer *td_buffer_new(size_t bytes) {
     td_buffer *buffer = td_alloc_zero(1, sizeof *buffer);
     if (!buffer) return NULL;
     buffer->data = td_alloc_aligned(bytes);
@@ -24,19 +22,16 @@ td_buffer *td_buffer_new(size_t bytes)
     return buffer;
 }
 
-td_buffer *td_buffer_retain(td_buffer *buffer)
-{
+td_buffer *td_buffer_retain(td_buffer *buffer) {
     if (buffer) __atomic_add_fetch(&buffer->refs, 1, __ATOMIC_RELAXED);
     return buffer;
 }
 
-void td_buffer_release(td_buffer *buffer)
-{
+void td_buffer_release(td_buffer *buffer) {
     if (buffer && __atomic_sub_fetch(&buffer->refs, 1, __ATOMIC_ACQ_REL) == 0) buffer->destroy(buffer);
 }
 
-void td_tensor_dense_strides(const td_shape *shape, int64_t strides[TD_MAX_RANK])
-{
+void td_tensor_dense_strides(const td_shape *shape, int64_t strides[TD_MAX_RANK]) {
     int64_t step = 1;
     for (int i = shape->rank - 1; i >= 0; i--) {
         strides[i] = step;
@@ -44,21 +39,18 @@ void td_tensor_dense_strides(const td_shape *shape, int64_t strides[TD_MAX_RANK]
     }
 }
 
-void td_tensor_view(td_tensor *t, td_dtype dtype, const td_shape *shape, void *data)
-{
+void td_tensor_view(td_tensor *t, td_dtype dtype, const td_shape *shape, void *data) {
     *t = (td_tensor){.dtype = dtype, .shape = *shape, .data = data};
     td_tensor_dense_strides(shape, t->strides);
 }
 
-int64_t td_tensor_count(const td_tensor *t)
-{
+int64_t td_tensor_count(const td_tensor *t) {
     int64_t count = 1;
     for (int i = 0; i < t->shape.rank; i++) count *= t->shape.dims[i];
     return count;
 }
 
-bool td_tensor_is_dense(const td_tensor *t)
-{
+bool td_tensor_is_dense(const td_tensor *t) {
     int64_t step = 1;
     for (int i = t->shape.rank - 1; i >= 0; i--) {
         if (t->shape.dims[i] == 0) return true;
@@ -68,15 +60,13 @@ bool td_tensor_is_dense(const td_tensor *t)
     return true;
 }
 
-bool td_tensor_bytes(const td_tensor *t, size_t *out)
-{
+bool td_tensor_bytes(const td_tensor *t, size_t *out) {
     int64_t count;
     return td_shape_count(&t->shape, &count) && td_dtype_bytes(t->dtype, count, out);
 }
 
 /* Number of innermost dimensions that are dense in both tensors, and their element count. */
-static int dense_tail(const td_tensor *a, const td_tensor *b, int64_t *n)
-{
+static int dense_tail(const td_tensor *a, const td_tensor *b, int64_t *n) {
     int i = a->shape.rank;
     *n = 1;
     while (i > 0) {
@@ -88,8 +78,7 @@ static int dense_tail(const td_tensor *a, const td_tensor *b, int64_t *n)
     return i;
 }
 
-void td_tensor_copy(const td_tensor *to, const td_tensor *from)
-{
+void td_tensor_copy(const td_tensor *to, const td_tensor *from) {
     int bits = td_dtype_bits(to->dtype);
     int64_t count = td_tensor_count(to), run;
     size_t bytes;

@@ -12,14 +12,14 @@
 
 typedef struct td_buffer td_buffer;
 struct td_buffer {
-    int refs;          /* atomic */
-    void *data;        /* 64-byte aligned */
+    int refs;   /* atomic */
+    void *data; /* 64-byte aligned */
     size_t bytes;
     void (*destroy)(td_buffer *self); /* the owner's: host memory, a map, a device */
     void *ctx;
 };
 
-td_buffer *td_buffer_new(size_t bytes); /* host memory, not zeroed; NULL: out of memory */
+td_buffer *td_buffer_new(size_t bytes);         /* host memory, not zeroed; NULL: out of memory */
 td_buffer *td_buffer_retain(td_buffer *buffer); /* NULL is fine */
 void td_buffer_release(td_buffer *buffer);
 

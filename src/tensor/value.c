@@ -3,11 +3,11 @@
 
 #include "base/alloc.h"
 
-td_sequence *td_sequence_new(size_t n)
-{
+td_sequence *td_sequence_new(size_t n) {
     size_t bytes;
 
-    if (TD_MUL_OVERFLOWS(n, sizeof(td_value), &bytes) || TD_ADD_OVERFLOWS(bytes, sizeof(td_sequence), &bytes)) return NULL;
+    if (TD_MUL_OVERFLOWS(n, sizeof(td_value), &bytes) || TD_ADD_OVERFLOWS(bytes, sizeof(td_sequence), &bytes))
+        return NULL;
     td_sequence *sequence = td_alloc_zero(1, bytes);
     if (!sequence) return NULL;
     sequence->refs = 1;
@@ -15,29 +15,25 @@ td_sequence *td_sequence_new(size_t n)
     return sequence;
 }
 
-td_sequence *td_sequence_retain(td_sequence *sequence)
-{
+td_sequence *td_sequence_retain(td_sequence *sequence) {
     if (sequence) __atomic_add_fetch(&sequence->refs, 1, __ATOMIC_RELAXED);
     return sequence;
 }
 
-void td_sequence_release(td_sequence *sequence)
-{
+void td_sequence_release(td_sequence *sequence) {
     if (!sequence || __atomic_sub_fetch(&sequence->refs, 1, __ATOMIC_ACQ_REL) != 0) return;
     for (size_t i = 0; i < sequence->n; i++) td_value_release(&sequence->items[i]);
     td_free(sequence);
 }
 
-void td_value_release(td_value *value)
-{
+void td_value_release(td_value *value) {
     if (value->kind == TD_VALUE_TENSOR) td_buffer_release(value->tensor.buffer);
     if (value->kind == TD_VALUE_SEQUENCE) td_sequence_release(value->sequence);
     *value = (td_value){0};
 }
 
 /* The bytes that the strings of a dense tensor point to move behind its elements, into a new buffer. */
-static bool own_strings(td_tensor *t, size_t bytes)
-{
+static bool own_strings(td_tensor *t, size_t bytes) {
     int64_t n = td_tensor_count(t);
     const td_str *from = t->data;
     size_t text_bytes = 0;
@@ -58,8 +54,7 @@ static bool own_strings(td_tensor *t, size_t bytes)
     return true;
 }
 
-static bool copy_tensor(td_tensor *to, const td_tensor *from)
-{
+static bool copy_tensor(td_tensor *to, const td_tensor *from) {
     td_tensor copy;
     size_t bytes;
 
@@ -77,8 +72,7 @@ static bool copy_tensor(td_tensor *to, const td_tensor *from)
     return true;
 }
 
-bool td_value_copy(td_value *to, const td_value *from)
-{
+bool td_value_copy(td_value *to, const td_value *from) {
     td_value copy = {.kind = from->kind};
 
     if (from->kind == TD_VALUE_TENSOR && !copy_tensor(&copy.tensor, &from->tensor)) return false;

@@ -25,8 +25,8 @@ struct td_sequence {
 
 td_sequence *td_sequence_new(size_t n); /* all items NONE; NULL: out of memory */
 td_sequence *td_sequence_retain(td_sequence *sequence);
-void td_sequence_release(td_sequence *sequence); /* releases items and their buffers */
+void td_sequence_release(td_sequence *sequence);        /* releases items and their buffers */
 bool td_value_copy(td_value *to, const td_value *from); /* deep: *to owns everything; false: out of memory */
-void td_value_release(td_value *value); /* releases buffer or sequence, becomes NONE */
+void td_value_release(td_value *value);                 /* releases buffer or sequence, becomes NONE */
 
 #endif

@@ -23,9 +23,7 @@ bool td_alloc_test_fails(size_t bytes) {
 
 static const char *source, *out_dir;
 
-static void ignore_note(void *ctx, const char *text) {
-    (void)ctx, (void)text;
-}
+static void ignore_note(void *ctx, const char *text) { (void)ctx, (void)text; }
 
 static treadle_status build(treadle_error *err) {
     const td_compile_options options = {.source = source, .out_dir = out_dir, .note = ignore_note};
@@ -61,7 +59,8 @@ static void sweep(treadle_status (*work)(treadle_error *), bool leaves_folder) {
                 CHECK(n > (leaves_folder ? 3 : 50)); /* the hook is in place */
                 break;
             }
-            if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY) FAIL("allocation %d: status %d, %s", n, status, err.message);
+            if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY)
+                FAIL("allocation %d: status %d, %s", n, status, err.message);
             if (status == TREADLE_OUT_OF_MEMORY && !leaves_folder) CHECK(!td_path_exists(out_dir));
             if (status == TREADLE_OK && !leaves_folder) CHECK_OK(td_remove_tree(out_dir, &err), &err);
             if (n > 20000) FAIL("no end after %d allocations", n);
@@ -82,13 +81,9 @@ static void build_sweep(const char *seed) {
     sweep(read_back, true);
 }
 
-TEST(byte_level_vocabulary) {
-    build_sweep("tests/fuzz/seeds/gguf/llama_bpe");
-}
+TEST(byte_level_vocabulary) { build_sweep("tests/fuzz/seeds/gguf/llama_bpe"); }
 
-TEST(scored_vocabulary) {
-    build_sweep("tests/fuzz/seeds/gguf/llama_spm");
-}
+TEST(scored_vocabulary) { build_sweep("tests/fuzz/seeds/gguf/llama_spm"); }
 
 static bool stop(void *ctx, uint64_t done, uint64_t total, const char *what) {
     (void)what;
@@ -100,7 +95,11 @@ TEST(progress_can_cancel) {
     int count = 0;
     treadle_error err = {0};
     out_dir = td_test_temp("cancelled");
-    const td_compile_options options = {.source = td_test_source("tests/fuzz/seeds/gguf/llama_bpe"), .out_dir = out_dir, .progress = stop, .note = ignore_note, .ctx = &count};
+    const td_compile_options options = {.source = td_test_source("tests/fuzz/seeds/gguf/llama_bpe"),
+                                        .out_dir = out_dir,
+                                        .progress = stop,
+                                        .note = ignore_note,
+                                        .ctx = &count};
     CHECK_STATUS(td_compile(&options, &err), TREADLE_CANCELLED, &err);
     CHECK_EQ_INT(count, 3);
     CHECK(!td_path_exists(out_dir));

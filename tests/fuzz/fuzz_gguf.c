@@ -8,13 +8,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(bool holds)
-{
+static void check(bool holds) {
     if (!holds) abort();
 }
 
-static void decode(const td_gguf_tensor *t)
-{
+static void decode(const td_gguf_tensor *t) {
     enum { MOST = 4096 };
     float values[MOST];
     int64_t n = TD_MIN(t->dims[0], (int64_t)MOST) / t->format->block * t->format->block;
@@ -22,8 +20,7 @@ static void decode(const td_gguf_tensor *t)
     td_quant_decode(t->format, t->data + t->bytes - t->row_bytes, n, values);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_gguf *gguf;
     td_arena arena;
     td_model m;
@@ -35,7 +32,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)td_model_resolve(gguf, &arena, &m, NULL);
     if (td_vocab_read(gguf, &arena, &vocab, NULL) == TREADLE_OK) {
         td_buf out = {0};
-        if (vocab.kind == TD_VOCAB_BPE || vocab.kind == TD_VOCAB_SPM) check(td_tokenizer_write(&vocab, &out, NULL) == TREADLE_OK);
+        if (vocab.kind == TD_VOCAB_BPE || vocab.kind == TD_VOCAB_SPM)
+            check(td_tokenizer_write(&vocab, &out, NULL) == TREADLE_OK);
         td_buf_free(&out);
         td_vocab_discard(&vocab);
     }

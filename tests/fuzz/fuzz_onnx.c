@@ -7,14 +7,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check(bool holds)
-{
+static void check(bool holds) {
     if (!holds) abort();
 }
 
 /* Touches every byte of a tensor, so that a wrong size is seen. */
-static void touch(const td_onnx_tensor *t)
-{
+static void touch(const td_onnx_tensor *t) {
     volatile uint8_t sum = 0;
     if (t->dtype == TD_STRING)
         for (int64_t i = 0; i < t->count; i++) {
@@ -25,8 +23,7 @@ static void touch(const td_onnx_tensor *t)
         for (size_t i = 0; i < t->data_bytes; i++) sum = (uint8_t)(sum + ((const uint8_t *)t->data)[i]);
 }
 
-static void model(const uint8_t *data, size_t size)
-{
+static void model(const uint8_t *data, size_t size) {
     const td_onnx_read_options options = {.skip_external = true};
     td_onnx_model *first, *second;
     td_buf once = {0}, twice = {0};
@@ -43,8 +40,7 @@ static void model(const uint8_t *data, size_t size)
     td_onnx_close(first);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     uint8_t *copy = td_alloc_aligned(size); /* aligned after the first byte or not, as the choice says */
     check(copy != NULL);
@@ -58,7 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         td_arena_init(&arena);
         td_onnx_value_kind kind = (td_onnx_value_kind)(data[0] % 8 - 2);
         if (data[0] % 8 == 7) kind = TD_ONNX_VALUE_TENSOR;
-        if (td_onnx_parse_value(copy, n, kind, &arena, &value, NULL) == TREADLE_OK && kind == TD_ONNX_VALUE_TENSOR) touch(&value.tensor);
+        if (td_onnx_parse_value(copy, n, kind, &arena, &value, NULL) == TREADLE_OK && kind == TD_ONNX_VALUE_TENSOR)
+            touch(&value.tensor);
         check(arena.used_bytes <= 65536 + size * 512);
         td_arena_free(&arena);
     }

@@ -112,7 +112,8 @@ static const float floats[] = {1.5f, -2};
 static const td_str names[] = {{"x", 1}, {"", 0}, {"y", 1}};
 
 static void build(td_buf *out, bool external) {
-    td_onnx_tensor w = {.name = TD_STR("w"), .dtype = TD_FLOAT, .rank = 1, .dims = two, .count = 2, .data = floats, .data_bytes = 8};
+    td_onnx_tensor w = {
+        .name = TD_STR("w"), .dtype = TD_FLOAT, .rank = 1, .dims = two, .count = 2, .data = floats, .data_bytes = 8};
     if (external) w.is_external = true, w.location = TD_STR("w.bin"), w.offset = 4, w.length = 8;
     const int64_t ints[] = {-1, 3};
     const td_onnx_attr attrs[] = {
@@ -124,15 +125,43 @@ static void build(td_buf *out, bool external) {
     };
     const td_onnx_dim dims[] = {{-1, TD_STR("batch")}, {4, {NULL, 0}}, {-1, {NULL, 0}}};
     const td_onnx_type elem = {.kind = TD_ONNX_TYPE_TENSOR, .dtype = TD_INT64, .has_shape = true};
-    const td_onnx_value_info inputs[] = {{.name = TD_STR("x"), .type = {.kind = TD_ONNX_TYPE_TENSOR, .dtype = TD_FLOAT, .has_shape = true, .rank = 3, .dims = dims}},
-                                         {.name = TD_STR("m"), .type = {.kind = TD_ONNX_TYPE_MAP, .dtype = TD_STRING, .elem = &elem}}};
-    const td_onnx_node node = {.op_type = TD_STR("Op"), .domain = TD_STR("d"), .inputs = names, .n_inputs = 3, .outputs = names + 2, .n_outputs = 1,
-                               .attrs = attrs, .n_attrs = TD_COUNT(attrs)};
+    const td_onnx_value_info inputs[] = {
+        {.name = TD_STR("x"),
+         .type = {.kind = TD_ONNX_TYPE_TENSOR, .dtype = TD_FLOAT, .has_shape = true, .rank = 3, .dims = dims}},
+        {.name = TD_STR("m"), .type = {.kind = TD_ONNX_TYPE_MAP, .dtype = TD_STRING, .elem = &elem}}};
+    const td_onnx_node node = {.op_type = TD_STR("Op"),
+                               .domain = TD_STR("d"),
+                               .inputs = names,
+                               .n_inputs = 3,
+                               .outputs = names + 2,
+                               .n_outputs = 1,
+                               .attrs = attrs,
+                               .n_attrs = TD_COUNT(attrs)};
     const td_onnx_opset opsets[] = {{{NULL, 0}, 21}, {TD_STR("d"), 1}};
-    const td_onnx_function f = {.name = TD_STR("Op"), .domain = TD_STR("d"), .inputs = names, .n_inputs = 1, .outputs = names + 2, .n_outputs = 1,
-                                .attr_defaults = attrs, .n_attr_defaults = 1, .nodes = &node, .n_nodes = 1, .opsets = opsets, .n_opsets = 1};
-    const td_onnx_model m = {.ir_version = 10, .opsets = opsets, .n_opsets = 2, .functions = &f, .n_functions = 1,
-                             .graph = {.name = TD_STR("g"), .nodes = &node, .n_nodes = 1, .initializers = &w, .n_initializers = 1, .inputs = inputs, .n_inputs = 2}};
+    const td_onnx_function f = {.name = TD_STR("Op"),
+                                .domain = TD_STR("d"),
+                                .inputs = names,
+                                .n_inputs = 1,
+                                .outputs = names + 2,
+                                .n_outputs = 1,
+                                .attr_defaults = attrs,
+                                .n_attr_defaults = 1,
+                                .nodes = &node,
+                                .n_nodes = 1,
+                                .opsets = opsets,
+                                .n_opsets = 1};
+    const td_onnx_model m = {.ir_version = 10,
+                             .opsets = opsets,
+                             .n_opsets = 2,
+                             .functions = &f,
+                             .n_functions = 1,
+                             .graph = {.name = TD_STR("g"),
+                                       .nodes = &node,
+                                       .n_nodes = 1,
+                                       .initializers = &w,
+                                       .n_initializers = 1,
+                                       .inputs = inputs,
+                                       .n_inputs = 2}};
     treadle_error err = {0};
     CHECK_OK(td_onnx_write(&m, out, &err), &err);
 }
@@ -260,7 +289,8 @@ TEST(sequences_and_optionals) {
     CHECK_OK(td_onnx_parse_value("", 0, TD_ONNX_VALUE_OPTIONAL, &arena, &v, &err), &err);
     CHECK_EQ_INT(v.n, 0);
     put(&optional, 5, td_buf_view(&sequence));
-    CHECK_STATUS(td_onnx_parse_value(optional.p, optional.n, TD_ONNX_VALUE_OPTIONAL, &arena, &v, &err), TREADLE_FORMAT, &err);
+    CHECK_STATUS(td_onnx_parse_value(optional.p, optional.n, TD_ONNX_VALUE_OPTIONAL, &arena, &v, &err), TREADLE_FORMAT,
+                 &err);
     td_buf_free(&tensor);
     td_buf_free(&sequence);
     td_buf_free(&optional);

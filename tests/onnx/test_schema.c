@@ -25,11 +25,13 @@ TEST(versions) {
 TEST(defaults_and_types) {
     const td_schema *gemm = find("", "Gemm", 13), *concat = find("", "Concat", 13), *loop = find("", "Loop", 21);
     CHECK_NEAR(td_schema_find_attr(gemm, TD_STR("alpha"))->f, 1.0, 0);
-    CHECK(td_schema_find_attr(concat, TD_STR("axis"))->required && !td_schema_find_attr(concat, TD_STR("axis"))->has_default);
+    CHECK(td_schema_find_attr(concat, TD_STR("axis"))->required &&
+          !td_schema_find_attr(concat, TD_STR("axis"))->has_default);
     CHECK(td_schema_find_attr(gemm, TD_STR("beta2")) == NULL);
     CHECK(td_schema_input(concat, 99) == td_schema_input(concat, 0));
     CHECK(td_schema_input(gemm, 3) == NULL && td_schema_input(gemm, 2)->option == TD_SCHEMA_OPTIONAL);
-    CHECK(td_schema_allows(gemm, td_schema_input(gemm, 0), TD_BFLOAT16) && !td_schema_allows(gemm, td_schema_input(gemm, 0), TD_STRING));
+    CHECK(td_schema_allows(gemm, td_schema_input(gemm, 0), TD_BFLOAT16) &&
+          !td_schema_allows(gemm, td_schema_input(gemm, 0), TD_STRING));
     CHECK(!td_schema_input(loop, 2)->homogeneous && loop->max_inputs == INT_MAX);
 }
 

@@ -24,7 +24,8 @@ TEST(onnx_bits) {
     static const struct {
         const char *name;
         int bits;
-    } rows[] = {{"Q4_0", 4}, {"Q4_1", 4}, {"Q5_0", 8}, {"Q5_1", 8}, {"Q8_0", 8}, {"Q2_K", 2}, {"Q3_K", 4}, {"Q4_K", 4}, {"Q6_K", 8}, {"TQ2_0", 4}, {"F16", 0}};
+    } rows[] = {{"Q4_0", 4}, {"Q4_1", 4}, {"Q5_0", 8}, {"Q5_1", 8},  {"Q8_0", 8}, {"Q2_K", 2},
+                {"Q3_K", 4}, {"Q4_K", 4}, {"Q6_K", 8}, {"TQ2_0", 4}, {"F16", 0}};
     const td_quant_format *f;
     for (size_t i = 0; (f = td_quant_format_at(i)); i++)
         for (size_t k = 0; k < TD_COUNT(rows); k++)
@@ -44,7 +45,8 @@ TEST(codes_fit) {
             for (int k = 0; k < f->block_bytes; k++) block[k] = (uint8_t)td_test_random(&state);
             f->split(block, codes, scales, minima);
             for (int k = 0; k < f->block; k++)
-                if (codes[k] >> f->bits || codes[k] + shift < 0 || (codes[k] + shift) >> bits) FAIL("%s: code %d", f->name, codes[k]);
+                if (codes[k] >> f->bits || codes[k] + shift < 0 || (codes[k] + shift) >> bits)
+                    FAIL("%s: code %d", f->name, codes[k]);
         }
     }
 }

@@ -29,7 +29,8 @@ TEST(float16_all_codes) {
         uint32_t e = code >> 10 & 31, m = code & 1023;
         double want = e == 31 ? (m ? (double)NAN : (double)INFINITY) : ldexp(e ? 1024 + m : m, (int)(e ? e : 1) - 25);
         if (isnan(want)) CHECK(isnan(value));
-        else if ((double)fabsf(value) != want || !!signbit(value) != (int)(code >> 15)) FAIL("code %x is %g", code, (double)value);
+        else if ((double)fabsf(value) != want || !!signbit(value) != (int)(code >> 15))
+            FAIL("code %x is %g", code, (double)value);
         if (!isnan(want) && td_f32_to_f16(value) != code) FAIL("code %x does not come back", code);
     }
 }
@@ -72,11 +73,24 @@ TEST(small_floats) {
         double value;
         int code;
     } rows[] = {
-        {TD_FLOAT8E4M3FN, 448, 0x7e},   {TD_FLOAT8E4M3FN, 0x1p-9, 0x01},    {TD_FLOAT8E4M3FN, -1, 0xb8},   {TD_FLOAT8E4M3FN, 1e9, 0x7e},
-        {TD_FLOAT8E5M2, 57344, 0x7b},   {TD_FLOAT8E5M2, 0x1p-16, 0x01},     {TD_FLOAT8E4M3FNUZ, 240, 0x7f}, {TD_FLOAT8E4M3FNUZ, 0x1p-10, 0x01},
-        {TD_FLOAT8E5M2FNUZ, 57344, 0x7f}, {TD_FLOAT8E5M2FNUZ, 0x1p-17, 0x01}, {TD_FLOAT8E8M0, 1, 127},      {TD_FLOAT8E8M0, 0x1p-127, 0},
-        {TD_FLOAT4E2M1, 6, 7},          {TD_FLOAT4E2M1, 2.5, 4},            {TD_FLOAT4E2M1, 3.5, 6},       {TD_FLOAT4E2M1, -0.5, 9},
-        {TD_FLOAT4E2M1, 100, 7},        {TD_FLOAT8E4M3FNUZ, -0.0, 0},
+        {TD_FLOAT8E4M3FN, 448, 0x7e},
+        {TD_FLOAT8E4M3FN, 0x1p-9, 0x01},
+        {TD_FLOAT8E4M3FN, -1, 0xb8},
+        {TD_FLOAT8E4M3FN, 1e9, 0x7e},
+        {TD_FLOAT8E5M2, 57344, 0x7b},
+        {TD_FLOAT8E5M2, 0x1p-16, 0x01},
+        {TD_FLOAT8E4M3FNUZ, 240, 0x7f},
+        {TD_FLOAT8E4M3FNUZ, 0x1p-10, 0x01},
+        {TD_FLOAT8E5M2FNUZ, 57344, 0x7f},
+        {TD_FLOAT8E5M2FNUZ, 0x1p-17, 0x01},
+        {TD_FLOAT8E8M0, 1, 127},
+        {TD_FLOAT8E8M0, 0x1p-127, 0},
+        {TD_FLOAT4E2M1, 6, 7},
+        {TD_FLOAT4E2M1, 2.5, 4},
+        {TD_FLOAT4E2M1, 3.5, 6},
+        {TD_FLOAT4E2M1, -0.5, 9},
+        {TD_FLOAT4E2M1, 100, 7},
+        {TD_FLOAT8E4M3FNUZ, -0.0, 0},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
         uint8_t code = 0;
@@ -116,7 +130,8 @@ TEST(packed_and_saturating) {
 }
 
 TEST(shapes) {
-    td_shape a = {3, {2, 1, 4}}, b = {2, {3, 1}}, c, unknown = {1, {TD_DIM_SYMBOL(5)}}, one = {1, {1}}, huge = {3, {INT64_MAX, 2, 0}};
+    td_shape a = {3, {2, 1, 4}}, b = {2, {3, 1}}, c, unknown = {1, {TD_DIM_SYMBOL(5)}}, one = {1, {1}},
+             huge = {3, {INT64_MAX, 2, 0}};
     char text[128];
     int64_t n;
     CHECK(td_shape_broadcast(&a, &b, &c));
@@ -167,7 +182,8 @@ TEST(npy_files) {
         if (td_npy_read(path, &back, &err) == TREADLE_OK) FAIL("%zu of %zu bytes were taken", cut, n);
     }
     static const char *const bad[] = {"{'descr': '<f4', 'fortran_order': False, 'shape': (9223372036854775807, 2), }",
-                                      "{'descr': '|O', 'fortran_order': False, 'shape': (), }", "{'descr': '<f4', 'shape': (), }", "{", "{'x': 1}"};
+                                      "{'descr': '|O', 'fortran_order': False, 'shape': (), }",
+                                      "{'descr': '<f4', 'shape': (), }", "{", "{'x': 1}"};
     for (size_t i = 0; i < TD_COUNT(bad); i++) {
         td_buf file = {0};
         td_buf_append(&file, "\x93NUMPY\1\0", 8);
