@@ -11,8 +11,7 @@ const td_kernel_variant td_attention_f32_variants[] = {
 #undef TD_KERNEL
 const size_t td_attention_f32_n_variants = TD_COUNT(td_attention_f32_variants);
 
-const td_attention_f32_kernels *td_attention_f32_pick(void)
-{
+const td_attention_f32_kernels *td_attention_f32_pick(void) {
     return td_kernel_pick(td_attention_f32_variants, td_attention_f32_n_variants);
 }
 
@@ -29,8 +28,7 @@ typedef struct cut {
     size_t partial_bytes; /* of a part by keys, or of a thread else */
 } cut;
 
-static bool make_cut(const td_attention_f32_kernels *kernels, const td_attention_f32 *job, int64_t n_keys, cut *c)
-{
+static bool make_cut(const td_attention_f32_kernels *kernels, const td_attention_f32 *job, int64_t n_keys, cut *c) {
     int64_t block = td_attention_block(job);
     c->by_keys = job->n_q <= block && job->n_q * job->group <= FEW_ROWS;
     c->parts = c->by_keys ? (n_keys + TD_ATTENTION_KEYS - 1) / TD_ATTENTION_KEYS : (job->n_q + block - 1) / block;
@@ -46,16 +44,15 @@ static bool make_cut(const td_attention_f32_kernels *kernels, const td_attention
 }
 
 bool td_attention_f32_scratch(const td_attention_f32_kernels *kernels, const td_attention_f32 *job, int64_t n_jobs,
-                              const td_pool *pool, size_t *out)
-{
+                              const td_pool *pool, size_t *out) {
     cut c;
     size_t threads = (size_t)td_pool_threads(pool), parts, partials, scratch;
     if (!make_cut(kernels, job, job->n_keys, &c)) return false;
     if (TD_MUL_OVERFLOWS((size_t)c.parts, (size_t)n_jobs, &parts)) return false;
     if (parts > INT32_MAX) return false;
     if (!c.by_keys) parts = threads;
-    return !TD_MUL_OVERFLOWS(parts, c.partial_bytes, &partials) && !TD_MUL_OVERFLOWS(threads, c.thread_bytes, &scratch) &&
-           !TD_ADD_OVERFLOWS(partials, scratch, out);
+    return !TD_MUL_OVERFLOWS(parts, c.partial_bytes, &partials) &&
+           !TD_MUL_OVERFLOWS(threads, c.thread_bytes, &scratch) && !TD_ADD_OVERFLOWS(partials, scratch, out);
 }
 
 typedef struct work {
@@ -66,8 +63,8 @@ typedef struct work {
 } work;
 
 /* Positions p0..p0+count of a job from the unfinished rows of `parts` parts, `step` floats apart. */
-static void finish(const td_attention_f32 *job, int64_t p0, int64_t count, float *partial, int64_t parts, int64_t step)
-{
+static void finish(const td_attention_f32 *job, int64_t p0, int64_t count, float *partial, int64_t parts,
+                   int64_t step) {
     int64_t v = job->v_head_size;
     for (int64_t r = 0; r < count * job->group; r++) {
         int64_t g = r % job->group;
@@ -92,8 +89,7 @@ static void finish(const td_attention_f32 *job, int64_t p0, int64_t count, float
     }
 }
 
-static void run_part(void *arg, int part, int thread)
-{
+static void run_part(void *arg, int part, int thread) {
     const work *w = arg;
     const cut *c = &w->cut;
     const td_attention_f32 *job = &w->jobs[part / c->parts];
@@ -113,8 +109,7 @@ static void run_part(void *arg, int part, int thread)
     finish(job, p0, p1 - p0, partial, 1, 0);
 }
 
-static void merge_jobs(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void merge_jobs(void *arg, int64_t begin, int64_t end, int thread) {
     const work *w = arg;
     int64_t step = (int64_t)(w->cut.partial_bytes / sizeof(float));
     (void)thread;
@@ -125,8 +120,7 @@ static void merge_jobs(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 void td_attention_f32_parallel(const td_attention_f32_kernels *kernels, const td_attention_f32 *jobs, int64_t n_jobs,
-                               td_pool *pool, void *scratch)
-{
+                               td_pool *pool, void *scratch) {
     enum { MERGE_GRAIN = 1 << 16, WORK_GRAIN = 1 << 16 };
     int64_t n_keys = 0;
     work w = {.kernels = kernels, .jobs = jobs, .scratch = scratch};

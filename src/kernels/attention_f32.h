@@ -16,7 +16,8 @@
 
 enum {
     TD_ATTENTION_KEYS = 256, /* keys of one part in decode */
-    TD_ATTENTION_ROWS = 192, /* query rows (positions times group) of one part in prefill; more if the group is larger */
+    TD_ATTENTION_ROWS =
+        192, /* query rows (positions times group) of one part in prefill; more if the group is larger */
 };
 
 /* All memory borrowed; strides in elements; the innermost dimension is dense. */
@@ -43,15 +44,16 @@ typedef struct td_attention_f32 {
 } td_attention_f32;
 
 /* The keys lo..hi that query i sees. */
-static inline void td_attention_range(const td_attention_f32 *job, int64_t i, int64_t *lo, int64_t *hi)
-{
+static inline void td_attention_range(const td_attention_f32 *job, int64_t i, int64_t *lo, int64_t *hi) {
     int64_t at = job->first + i;
     *hi = job->causal ? TD_MAX(0, TD_MIN(job->n_keys, at + 1)) : job->n_keys;
     *lo = job->window > 0 ? TD_MIN(*hi, TD_MAX(0, at + 1 - job->window)) : 0;
 }
 
 /* Query positions of one part in prefill. */
-static inline int64_t td_attention_block(const td_attention_f32 *job) { return TD_MAX(1, TD_ATTENTION_ROWS / job->group); }
+static inline int64_t td_attention_block(const td_attention_f32 *job) {
+    return TD_MAX(1, TD_ATTENTION_ROWS / job->group);
+}
 
 /* What a variant provides. */
 typedef struct td_attention_f32_kernels {

@@ -9,20 +9,17 @@
 
 enum { CHUNK = 64 };
 
-static size_t scratch_bytes(const td_attention_f32 *job)
-{
+static size_t scratch_bytes(const td_attention_f32 *job) {
     return sizeof(float) * (size_t)(CHUNK + TD_MAX(job->head_size, job->v_head_size));
 }
 
-static const float *row_f32(const td_attention_f32 *job, const void *data, int64_t offset, int64_t n, float *copy)
-{
+static const float *row_f32(const td_attention_f32 *job, const void *data, int64_t offset, int64_t n, float *copy) {
     if (job->kv == TD_FLOAT) return (const float *)data + offset;
     td_to_f32(job->kv, (const uint16_t *)data + offset, n, copy);
     return copy;
 }
 
-static float score(const td_attention_f32 *job, int64_t i, int64_t g, int64_t key, float *copy)
-{
+static float score(const td_attention_f32 *job, int64_t i, int64_t g, int64_t key, float *copy) {
     const float *q = job->q + i * job->q_row + g * job->q_head;
     const float *k = row_f32(job, job->k, key * job->k_row, job->head_size, copy);
     float bias = job->bias ? job->bias[i * job->bias_row + g * job->bias_head + key] : 0;
@@ -34,8 +31,8 @@ static float score(const td_attention_f32 *job, int64_t i, int64_t g, int64_t ke
     return job->bias_first ? dot : dot + bias;
 }
 
-static void run_row(const td_attention_f32 *job, int64_t i, int64_t g, int64_t k0, int64_t k1, float *sums, float *scratch)
-{
+static void run_row(const td_attention_f32 *job, int64_t i, int64_t g, int64_t k0, int64_t k1, float *sums,
+                    float *scratch) {
     float *scores = scratch, *copy = scratch + CHUNK;
     int64_t n = job->v_head_size, lo, hi;
     float max = -INFINITY, sum = 0;
@@ -66,8 +63,8 @@ static void run_row(const td_attention_f32 *job, int64_t i, int64_t g, int64_t k
     sums[n + 1] = sum;
 }
 
-static void run(const td_attention_f32 *job, int64_t p0, int64_t p1, int64_t k0, int64_t k1, float *partial, void *scratch)
-{
+static void run(const td_attention_f32 *job, int64_t p0, int64_t p1, int64_t k0, int64_t k1, float *partial,
+                void *scratch) {
     for (int64_t i = p0; i < p1; i++)
         for (int64_t g = 0; g < job->group; g++, partial += job->v_head_size + 2)
             run_row(job, i, g, k0, k1, partial, scratch);

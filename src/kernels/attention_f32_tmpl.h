@@ -22,29 +22,27 @@ enum {
 /* A part of the work, with its memory. */
 typedef struct part {
     const td_attention_f32 *job;
-    int64_t p0, n_rows;  /* row r is position p0 + r / group, head r % group */
-    int64_t q_step;      /* floats between rows of q: head_size rounded up */
+    int64_t p0, n_rows; /* row r is position p0 + r / group, head r % group */
+    int64_t q_step;     /* floats between rows of q: head_size rounded up */
     int64_t k_low, k_high;
-    float *q;            /* [n_rows][q_step], zeros behind head_size */
-    float *keys;         /* [CHUNK / 16][head_size][16]: transposed */
-    float *row_f32;      /* a key of a half type */
-    float *scores;       /* [TILE][CHUNK] */
-    float *products;     /* [FEW][16][16]: sums of 16 keys before they are reduced */
-    float *sums;         /* = partial: [n_rows][v_head_size + 2] */
+    float *q;        /* [n_rows][q_step], zeros behind head_size */
+    float *keys;     /* [CHUNK / 16][head_size][16]: transposed */
+    float *row_f32;  /* a key of a half type */
+    float *scores;   /* [TILE][CHUNK] */
+    float *products; /* [FEW][16][16]: sums of 16 keys before they are reduced */
+    float *sums;     /* = partial: [n_rows][v_head_size + 2] */
 } part;
 
 static int64_t q_step_of(const td_attention_f32 *job) { return TD_ROUND_UP(job->head_size, P); }
 
 static int64_t most_rows(const td_attention_f32 *job) { return TD_MIN(job->n_q, td_attention_block(job)) * job->group; }
 
-static size_t scratch_bytes(const td_attention_f32 *job)
-{
+static size_t scratch_bytes(const td_attention_f32 *job) {
     int64_t step = q_step_of(job);
     return (size_t)(most_rows(job) * step + CHUNK * step + TILE * CHUNK + FEW * P * P + CHUNK * step) * sizeof(float);
 }
 
-static void set_memory(part *t, void *scratch)
-{
+static void set_memory(part *t, void *scratch) {
     float *at = scratch;
     t->q_step = q_step_of(t->job);
     t->q = at;
@@ -58,8 +56,7 @@ static void set_memory(part *t, void *scratch)
     t->row_f32 = at;
 }
 
-static void gather_q(const part *t)
-{
+static void gather_q(const part *t) {
     const td_attention_f32 *job = t->job;
     for (int64_t r = 0; r < t->n_rows; r++) {
         float *to = t->q + r * t->q_step;
@@ -69,9 +66,9 @@ static void gather_q(const part *t)
     }
 }
 
-TD_INLINE vf load_kv(const td_dtype type, const void *p, int64_t at, int64_t left)
-{
-    if (type == TD_FLOAT) return left >= P ? vf_load((const float *)p + at) : vf_load_n((const float *)p + at, (int)left);
+TD_INLINE vf load_kv(const td_dtype type, const void *p, int64_t at, int64_t left) {
+    if (type == TD_FLOAT)
+        return left >= P ? vf_load((const float *)p + at) : vf_load_n((const float *)p + at, (int)left);
     const uint16_t *half = (const uint16_t *)p + at;
     if (type == TD_FLOAT16) return left >= P ? vf_load_f16(half) : vf_load_f16_n(half, (int)left);
     return left >= P ? vf_load_bf16(half) : vf_load_bf16_n(half, (int)left);
@@ -80,8 +77,8 @@ TD_INLINE vf load_kv(const td_dtype type, const void *p, int64_t at, int64_t lef
 /* --- scores of few rows --- */
 
 /* Scores of up to 16 keys from `key` on against `rows` rows (at most FEW) from row r0 on. */
-TD_INLINE void dots_16(const part *t, const td_dtype type, const int rows, int64_t r0, int64_t key, int64_t count, float *scores)
-{
+TD_INLINE void dots_16(const part *t, const td_dtype type, const int rows, int64_t r0, int64_t key, int64_t count,
+                       float *scores) {
     const td_attention_f32 *job = t->job;
     for (int64_t j = 0; j < count; j++) {
         int64_t at = (key + j) * job->k_row;
@@ -104,17 +101,13 @@ TD_INLINE void dots_16(const part *t, const td_dtype type, const int rows, int64
     }
 }
 
-#define DOTS_CASE(rows)                                                                                               \
-    case rows:                                                                                                        \
-        if (type == TD_FLOAT)                                                                                         \
-            dots_16(t, TD_FLOAT, rows, r0, key, count, scores);                                                       \
-        else if (type == TD_FLOAT16)                                                                                  \
-            dots_16(t, TD_FLOAT16, rows, r0, key, count, scores);                                                     \
-        else                                                                                                          \
-            dots_16(t, TD_BFLOAT16, rows, r0, key, count, scores);                                                    \
+#define DOTS_CASE(rows)                                                                                                \
+    case rows:                                                                                                         \
+        if (type == TD_FLOAT) dots_16(t, TD_FLOAT, rows, r0, key, count, scores);                                      \
+        else if (type == TD_FLOAT16) dots_16(t, TD_FLOAT16, rows, r0, key, count, scores);                             \
+        else dots_16(t, TD_BFLOAT16, rows, r0, key, count, scores);                                                    \
         break;
-static void dots(const part *t, int64_t r0, int rows, int64_t c0, int64_t n_keys)
-{
+static void dots(const part *t, int64_t r0, int rows, int64_t c0, int64_t n_keys) {
     const td_dtype type = t->job->kv;
     /* a last group of fewer than 16 keys leaves old products in the other lanes: those must be numbers */
     for (int64_t j = 0; j < n_keys; j += P) {
@@ -136,8 +129,7 @@ static void dots(const part *t, int64_t r0, int rows, int64_t c0, int64_t n_keys
 /* --- scores of many rows --- */
 
 /* Transposes keys c0..c0+n_keys into panels; lanes beyond n_keys are zero. */
-static void transpose_keys(const part *t, int64_t c0, int64_t n_keys)
-{
+static void transpose_keys(const part *t, int64_t c0, int64_t n_keys) {
     const td_attention_f32 *job = t->job;
     int64_t size = job->head_size;
     const float *from = (const float *)job->k + c0 * job->k_row;
@@ -160,11 +152,18 @@ static void transpose_keys(const part *t, int64_t c0, int64_t n_keys)
     }
 }
 
-static void products(const part *t, int64_t r0, int64_t rows, int64_t n_keys)
-{
-    td_gemm_block block = {.m = rows, .n = TD_ROUND_UP(n_keys, P), .k = t->job->head_size, .a = t->q + r0 * t->q_step,
-                           .a_row = t->q_step, .b_type = TD_FLOAT, .b = t->keys, .b_k = P,
-                           .b_panel = t->job->head_size * P, .c = t->scores, .c_row = CHUNK};
+static void products(const part *t, int64_t r0, int64_t rows, int64_t n_keys) {
+    td_gemm_block block = {.m = rows,
+                           .n = TD_ROUND_UP(n_keys, P),
+                           .k = t->job->head_size,
+                           .a = t->q + r0 * t->q_step,
+                           .a_row = t->q_step,
+                           .b_type = TD_FLOAT,
+                           .b = t->keys,
+                           .b_k = P,
+                           .b_panel = t->job->head_size * P,
+                           .c = t->scores,
+                           .c_row = CHUNK};
     BLOCK(&block);
 }
 
@@ -172,8 +171,7 @@ static void products(const part *t, int64_t r0, int64_t rows, int64_t n_keys)
 
 /* From dot products to scores: scale, bias, softcap, and -infinity for keys that row r does not see. n_keys rounded up to
  * 16 are written. Returns the largest. */
-static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, int64_t n_keys)
-{
+static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, int64_t n_keys) {
     const td_attention_f32 *job = t->job;
     int64_t i = t->p0 + r / job->group, lo, hi;
     const float *bias = job->bias ? job->bias + i * job->bias_row + r % job->group * job->bias_head + c0 : NULL;
@@ -186,8 +184,7 @@ static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, 
         vf s = vf_mul(vf_load(scores + j), scale), b = vf_zero();
         if (bias) b = n_keys - j >= P ? vf_load(bias + j) : vf_load_n(bias + j, (int)(n_keys - j));
         if (bias && job->bias_first) s = vf_add(s, b);
-        if (job->softcap > 0)
-            s = vf_mul(vf_tanh(vf_mul(s, vf_set1(1 / job->softcap))), vf_set1(job->softcap));
+        if (job->softcap > 0) s = vf_mul(vf_tanh(vf_mul(s, vf_set1(1 / job->softcap))), vf_set1(job->softcap));
         if (bias && !job->bias_first) s = vf_add(s, b);
         if (hi - j < P) s = vf_first(s, hi - j, vf_set1(-INFINITY));
         if (lo > j) s = vf_first(vf_set1(-INFINITY), lo - j, s);
@@ -199,8 +196,7 @@ static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, 
 }
 
 /* Turns scores into exp(score - max) and brings the row's sums to that max. Returns false if there is nothing to add. */
-static bool exponentials(const part *t, int64_t r, float *scores, int64_t c0, int64_t n_keys)
-{
+static bool exponentials(const part *t, int64_t r, float *scores, int64_t c0, int64_t n_keys) {
     int64_t size = t->job->v_head_size;
     float *sums = t->sums + r * (size + 2), before = sums[size], max = finish_scores(t, r, scores, c0, n_keys);
     vf sum = vf_zero();
@@ -230,8 +226,7 @@ static bool exponentials(const part *t, int64_t r, float *scores, int64_t c0, in
 }
 
 /* Rows r0..r0+rows over keys c0..c0+n_keys, whose transpose is ready unless there are few rows. */
-static void run_tile(const part *t, int64_t r0, int64_t rows, int64_t c0, int64_t n_keys, bool few)
-{
+static void run_tile(const part *t, int64_t r0, int64_t rows, int64_t c0, int64_t n_keys, bool few) {
     const td_attention_f32 *job = t->job;
     int64_t lo, hi, bytes = job->kv == TD_FLOAT ? 4 : 2;
     bool any = false;
@@ -241,20 +236,27 @@ static void run_tile(const part *t, int64_t r0, int64_t rows, int64_t c0, int64_
     td_attention_range(job, t->p0 + (r0 + rows - 1) / job->group, &lo, &hi); /* and the last one the latest */
     n_keys = TD_MIN(n_keys, hi - c0);
     if (n_keys <= 0) return;
-    if (few)
-        dots(t, r0, (int)rows, c0, n_keys);
-    else
-        products(t, r0, rows, n_keys);
+    if (few) dots(t, r0, (int)rows, c0, n_keys);
+    else products(t, r0, rows, n_keys);
     for (int64_t r = 0; r < rows; r++) any |= exponentials(t, r0 + r, t->scores + r * CHUNK, c0, n_keys);
     if (!any) return;
-    td_gemm_block block = {.m = rows, .n = job->v_head_size, .k = n_keys, .a = t->scores, .a_row = CHUNK, .b_type = job->kv,
-                           .b = (const char *)job->v + c0 * job->v_row * bytes, .b_k = job->v_row, .b_panel = P,
-                           .c = t->sums + r0 * (job->v_head_size + 2), .c_row = job->v_head_size + 2, .add = true};
+    td_gemm_block block = {.m = rows,
+                           .n = job->v_head_size,
+                           .k = n_keys,
+                           .a = t->scores,
+                           .a_row = CHUNK,
+                           .b_type = job->kv,
+                           .b = (const char *)job->v + c0 * job->v_row * bytes,
+                           .b_k = job->v_row,
+                           .b_panel = P,
+                           .c = t->sums + r0 * (job->v_head_size + 2),
+                           .c_row = job->v_head_size + 2,
+                           .add = true};
     BLOCK(&block);
 }
 
-static void run(const td_attention_f32 *job, int64_t p0, int64_t p1, int64_t k0, int64_t k1, float *partial, void *scratch)
-{
+static void run(const td_attention_f32 *job, int64_t p0, int64_t p1, int64_t k0, int64_t k1, float *partial,
+                void *scratch) {
     part t = {.job = job, .p0 = p0, .n_rows = (p1 - p0) * job->group, .sums = partial};
     int64_t size = job->v_head_size, lo, hi, last_lo, last_hi;
 

@@ -5,8 +5,7 @@
 enum { P = TD_GEMM_PANEL, K_BLOCK = 256 };
 
 static void panel_rows(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t k0, int64_t kc,
-                       const float *panel)
-{
+                       const float *panel) {
     int64_t count = TD_MIN(P, job->n - n0);
     for (int64_t i = m0; i < m1; i++) {
         const float *a = job->a + i * job->a_row + k0 * job->a_col;
@@ -20,8 +19,7 @@ static void panel_rows(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n
     }
 }
 
-static void run(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
-{
+static void run(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch) {
     float *panel = scratch;
     for (int64_t n = n0; n < n1; n += P) {
         int64_t k0 = 0;

@@ -19,8 +19,8 @@ enum {
     A_STEP = K_BLOCK + P, /* between copied rows of A: no power of two, so that rows lie in different sets of a cache */
     M_BLOCK = 240,        /* rows of A that are copied at once; a multiple of ROWS */
     FEW = 36,             /* up to so many rows A is not copied */
-    WIDEST = 4,    /* columns of 16 in any tile */
-    AHEAD = 64,    /* steps of k that B is fetched ahead */
+    WIDEST = 4,           /* columns of 16 in any tile */
+    AHEAD = 64,           /* steps of k that B is fetched ahead */
 };
 
 /* What one tile works on. */
@@ -37,27 +37,27 @@ typedef struct tile_args {
     int last; /* columns of the last vector, 1 to 16 */
 } tile_args;
 
-TD_INLINE vf load_b(const td_dtype type, const void *b, int64_t at, const bool part, int n)
-{
-    if (type == TD_FLOAT16) return part ? vf_load_f16_n((const uint16_t *)b + at, n) : vf_load_f16((const uint16_t *)b + at);
-    if (type == TD_BFLOAT16) return part ? vf_load_bf16_n((const uint16_t *)b + at, n) : vf_load_bf16((const uint16_t *)b + at);
+TD_INLINE vf load_b(const td_dtype type, const void *b, int64_t at, const bool part, int n) {
+    if (type == TD_FLOAT16)
+        return part ? vf_load_f16_n((const uint16_t *)b + at, n) : vf_load_f16((const uint16_t *)b + at);
+    if (type == TD_BFLOAT16)
+        return part ? vf_load_bf16_n((const uint16_t *)b + at, n) : vf_load_bf16((const uint16_t *)b + at);
     return part ? vf_load_n((const float *)b + at, n) : vf_load((const float *)b + at);
 }
 
 /* rows x cols * 16 sums in registers. part: the last vector is not full. */
-TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const bool part, const bool prefetch, const tile_args *t)
-{
+TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const bool part, const bool prefetch,
+                    const tile_args *t) {
     vf sum[ROWS][WIDEST];
     const float *a = t->a;
     int64_t at = 0;
 
     TD_UNROLL
-    for (int i = 0; i < rows; i++)
-        TD_UNROLL
-        for (int j = 0; j < cols; j++) {
-            const float *c = t->c + i * t->c_row + j * P;
-            sum[i][j] = !t->add ? vf_zero() : part && j == cols - 1 ? vf_load_n(c, t->last) : vf_load(c);
-        }
+    for (int i = 0; i < rows; i++) TD_UNROLL
+    for (int j = 0; j < cols; j++) {
+        const float *c = t->c + i * t->c_row + j * P;
+        sum[i][j] = !t->add ? vf_zero() : part && j == cols - 1 ? vf_load_n(c, t->last) : vf_load(c);
+    }
     for (int64_t k = 0; k < t->k; k++, a++, at += t->b_k) {
         vf b[WIDEST];
         TD_UNROLL
@@ -84,31 +84,26 @@ TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const b
         TD_UNROLL
         for (int i = 0; i < rows; i++) {
             float *c = t->c + i * t->c_row + j * P;
-            if (whole)
-                vf_store(c, sum[i][j]);
-            else
-                vf_store_n(c, sum[i][j], t->last);
+            if (whole) vf_store(c, sum[i][j]);
+            else vf_store_n(c, sum[i][j], t->last);
         }
     }
 }
 
 /* A full-width tile, or one vector of up to 16 columns. */
-#define TILE(rows, type, name)                                                                                        \
-    static void name##_##rows(const tile_args *t, bool wide, bool prefetch)                                           \
-    {                                                                                                                 \
-        if (!wide)                                                                                                    \
-            tile(rows, 1, type, true, false, t);                                                                   \
-        else if (prefetch)                                                                                            \
-            tile(rows, COLS(rows), type, false, true, t);                                                          \
-        else                                                                                                          \
-            tile(rows, COLS(rows), type, false, false, t);                                                         \
+#define TILE(rows, type, name)                                                                                         \
+    static void name##_##rows(const tile_args *t, bool wide, bool prefetch) {                                          \
+        if (!wide) tile(rows, 1, type, true, false, t);                                                                \
+        else if (prefetch) tile(rows, COLS(rows), type, false, true, t);                                               \
+        else tile(rows, COLS(rows), type, false, false, t);                                                            \
     }
 #if ROWS == 12
-#define EACH_ROWS(M, ...)                                                                                             \
-    M(1, __VA_ARGS__) M(2, __VA_ARGS__) M(3, __VA_ARGS__) M(4, __VA_ARGS__) M(5, __VA_ARGS__) M(6, __VA_ARGS__)       \
-    M(7, __VA_ARGS__) M(8, __VA_ARGS__) M(9, __VA_ARGS__) M(10, __VA_ARGS__) M(11, __VA_ARGS__) M(12, __VA_ARGS__)
+#define EACH_ROWS(M, ...)                                                                                              \
+    M(1, __VA_ARGS__)                                                                                                  \
+    M(2, __VA_ARGS__) M(3, __VA_ARGS__) M(4, __VA_ARGS__) M(5, __VA_ARGS__) M(6, __VA_ARGS__) M(7, __VA_ARGS__)        \
+        M(8, __VA_ARGS__) M(9, __VA_ARGS__) M(10, __VA_ARGS__) M(11, __VA_ARGS__) M(12, __VA_ARGS__)
 #else
-#define EACH_ROWS(M, ...)                                                                                             \
+#define EACH_ROWS(M, ...)                                                                                              \
     M(1, __VA_ARGS__) M(2, __VA_ARGS__) M(3, __VA_ARGS__) M(4, __VA_ARGS__) M(5, __VA_ARGS__) M(6, __VA_ARGS__)
 #endif
 EACH_ROWS(TILE, TD_FLOAT, tile_f32)
@@ -127,13 +122,18 @@ static const int8_t tile_cols[ROWS] = {
 
 /* Row blocks of equal height, so that none is much slower than the others, inside column groups as wide as their tiles: a
  * group of B is read once from where it is and then from a cache. */
-void BLOCK(const td_gemm_block *block)
-{
-    tile_fn *const *tiles = block->b_type == TD_FLOAT ? tiles_f32 : block->b_type == TD_FLOAT16 ? tiles_f16 : tiles_bf16;
+void BLOCK(const td_gemm_block *block) {
+    tile_fn *const *tiles = block->b_type == TD_FLOAT     ? tiles_f32
+                            : block->b_type == TD_FLOAT16 ? tiles_f16
+                                                          : tiles_bf16;
     int64_t bytes = block->b_type == TD_FLOAT ? 4 : 2, n_blocks = (block->m + ROWS - 1) / ROWS;
     if (n_blocks == 0) return;
     int64_t height = (block->m + n_blocks - 1) / n_blocks, group = tile_cols[height - 1] * P;
-    tile_args t = {.k = block->k, .a_row = block->a_row, .b_k = block->b_k, .b_panel = block->b_panel, .c_row = block->c_row,
+    tile_args t = {.k = block->k,
+                   .a_row = block->a_row,
+                   .b_k = block->b_k,
+                   .b_panel = block->b_panel,
+                   .c_row = block->c_row,
                    .add = block->add};
 
     for (int64_t j0 = 0; j0 < block->n; j0 += group) {
@@ -158,8 +158,7 @@ void BLOCK(const td_gemm_block *block)
 /* --- B --- */
 
 /* fp32 panels of columns n0..n0+count and rows k0..k0+kc, made in `panels`. */
-static void fill_panels(const td_gemm_f32 *job, int64_t k0, int64_t kc, int64_t n0, int64_t count, float *panels)
-{
+static void fill_panels(const td_gemm_f32 *job, int64_t k0, int64_t kc, int64_t n0, int64_t count, float *panels) {
     for (int64_t j = 0; j < count; j += P, panels += K_BLOCK * P) {
         int64_t k = 0;
         if (job->b.form == TD_GEMM_TRANSPOSED && job->b.dtype == TD_FLOAT && count - j >= P && n0 + j + P <= job->n)
@@ -172,12 +171,18 @@ static void fill_panels(const td_gemm_f32 *job, int64_t k0, int64_t kc, int64_t 
 /* --- few rows --- */
 
 /* A's rows are dense: tiles read A in place. */
-static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *panels)
-{
+static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *panels) {
     const td_gemm_b *b = &job->b;
     bool halves = b->dtype != TD_FLOAT, in_place = b->form == TD_GEMM_PANELS || (b->form == TD_GEMM_NORMAL && !halves);
-    td_gemm_block block = {.m = m1 - m0, .k = job->k, .a = job->a + m0 * job->a_row, .a_row = job->a_row, .b_type = b->dtype,
-                           .c = job->c + m0 * job->c_row, .c_row = job->c_row, .b_k = P, .prefetch = true};
+    td_gemm_block block = {.m = m1 - m0,
+                           .k = job->k,
+                           .a = job->a + m0 * job->a_row,
+                           .a_row = job->a_row,
+                           .b_type = b->dtype,
+                           .c = job->c + m0 * job->c_row,
+                           .c_row = job->c_row,
+                           .b_k = P,
+                           .prefetch = true};
 
     if (in_place) {
         block.n = n1 - n0;
@@ -212,19 +217,16 @@ static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, 
 
 /* --- many rows --- */
 
-static void copy_a(const td_gemm_f32 *job, int64_t m0, int64_t count, int64_t k0, int64_t kc, float *out)
-{
+static void copy_a(const td_gemm_f32 *job, int64_t m0, int64_t count, int64_t k0, int64_t kc, float *out) {
     for (int64_t i = 0; i < count; i++, out += A_STEP) {
         const float *a = job->a + (m0 + i) * job->a_row + k0 * job->a_col;
-        if (job->a_col == 1)
-            memcpy(out, a, (size_t)kc * sizeof(float));
+        if (job->a_col == 1) memcpy(out, a, (size_t)kc * sizeof(float));
         else
             for (int64_t k = 0; k < kc; k++) out[k] = a[k * job->a_col];
     }
 }
 
-static void run_many(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *panels)
-{
+static void run_many(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, float *panels) {
     enum { GROUP = COLS(ROWS) * P };
     float *copy = panels + WIDEST * P * K_BLOCK;
     bool in_place = job->b.form == TD_GEMM_PANELS && job->b.dtype == TD_FLOAT;
@@ -251,12 +253,9 @@ static void run_many(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0,
     }
 }
 
-static void run(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch)
-{
-    if (m1 - m0 <= FEW && (job->a_col == 1 || job->k <= 1))
-        run_few(job, m0, m1, n0, n1, scratch);
-    else
-        run_many(job, m0, m1, n0, n1, scratch);
+static void run(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, int64_t n1, void *scratch) {
+    if (m1 - m0 <= FEW && (job->a_col == 1 || job->k <= 1)) run_few(job, m0, m1, n0, n1, scratch);
+    else run_many(job, m0, m1, n0, n1, scratch);
 }
 
 const td_gemm_f32_kernels VARIANT = {

@@ -8,7 +8,6 @@ const td_kernel_variant td_rows_f32_variants[] = {
 #undef TD_KERNEL
 const size_t td_rows_f32_n_variants = TD_COUNT(td_rows_f32_variants);
 
-const td_rows_f32_kernels *td_rows_f32_pick(void)
-{
+const td_rows_f32_kernels *td_rows_f32_pick(void) {
     return td_kernel_pick(td_rows_f32_variants, td_rows_f32_n_variants);
 }

@@ -4,13 +4,11 @@
 
 #include <math.h>
 
-static void add(const float *x, const float *skip, const float *bias, int64_t n, float *y)
-{
+static void add(const float *x, const float *skip, const float *bias, int64_t n, float *y) {
     for (int64_t i = 0; i < n; i++) y[i] = bias ? x[i] + skip[i] + bias[i] : x[i] + skip[i];
 }
 
-static float rms_norm(const float *x, const float *gamma, int64_t n, float epsilon, float *y)
-{
+static float rms_norm(const float *x, const float *gamma, int64_t n, float epsilon, float *y) {
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += (double)x[i] * x[i];
     float r = (float)(1 / sqrt(sum / (double)n + epsilon));
@@ -19,8 +17,7 @@ static float rms_norm(const float *x, const float *gamma, int64_t n, float epsil
 }
 
 static float layer_norm(const float *x, const float *gamma, const float *beta, int64_t n, float epsilon, float *y,
-                        float *mean)
-{
+                        float *mean) {
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) sum += x[i];
     double m = sum / (double)n;
@@ -35,15 +32,13 @@ static float layer_norm(const float *x, const float *gamma, const float *beta, i
     return r;
 }
 
-static float row_max(const float *x, int64_t n)
-{
+static float row_max(const float *x, int64_t n) {
     float max = -INFINITY;
     for (int64_t i = 0; i < n; i++) max = x[i] > max || isnan(x[i]) ? x[i] : max;
     return max;
 }
 
-static void softmax(const float *x, int64_t n, float *y)
-{
+static void softmax(const float *x, int64_t n, float *y) {
     float max = row_max(x, n);
     double sum = 0;
     for (int64_t i = 0; i < n; i++) {
@@ -54,8 +49,7 @@ static void softmax(const float *x, int64_t n, float *y)
     for (int64_t i = 0; i < n; i++) y[i] *= scale;
 }
 
-static void log_softmax(const float *x, int64_t n, float *y)
-{
+static void log_softmax(const float *x, int64_t n, float *y) {
     float max = row_max(x, n);
     double sum = 0;
     for (int64_t i = 0; i < n; i++) sum += expf(x[i] - max);
@@ -63,8 +57,7 @@ static void log_softmax(const float *x, int64_t n, float *y)
     for (int64_t i = 0; i < n; i++) y[i] = x[i] - max - log_sum;
 }
 
-static void rotate(const float *x, const float *cos, const float *sin, int64_t half, bool interleaved, float *y)
-{
+static void rotate(const float *x, const float *cos, const float *sin, int64_t half, bool interleaved, float *y) {
     int64_t step = interleaved ? 2 : 1, apart = interleaved ? 1 : half;
     for (int64_t i = 0; i < half; i++) {
         float a = x[i * step], b = x[i * step + apart];

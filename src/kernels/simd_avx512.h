@@ -18,11 +18,21 @@ TD_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 TD_INLINE vf vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
 TD_INLINE void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
 TD_INLINE void vf_store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
-TD_INLINE vf vf_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-TD_INLINE vf vf_load_f16_n(const uint16_t *p, int n) { return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p)); }
-TD_INLINE vf vf_from_bf16(__m256i bits) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16)); }
-TD_INLINE vf vf_load_bf16(const uint16_t *p) { return vf_from_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p)); }
-TD_INLINE vf vf_load_bf16_n(const uint16_t *p, int n) { return vf_from_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p)); }
+TD_INLINE vf vf_load_f16(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+TD_INLINE vf vf_load_f16_n(const uint16_t *p, int n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
+TD_INLINE vf vf_from_bf16(__m256i bits) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+}
+TD_INLINE vf vf_load_bf16(const uint16_t *p) {
+    return vf_from_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+TD_INLINE vf vf_load_bf16_n(const uint16_t *p, int n) {
+    return vf_from_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p));
+}
 
 TD_INLINE vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
 TD_INLINE vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
@@ -41,10 +51,11 @@ TD_INLINE vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEARE
 /* a * 2^n for whole n */
 TD_INLINE vf vf_scale(vf a, vf n) { return _mm512_scalef_ps(a, n); }
 /* a < b ? x : y in each lane */
-TD_INLINE vf vf_if_less(vf a, vf b, vf x, vf y) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x); }
+TD_INLINE vf vf_if_less(vf a, vf b, vf x, vf y) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
 /* The first n lanes of a, `other` in the rest; n may be below 0 or above 16. */
-TD_INLINE vf vf_first(vf a, int64_t n, vf other)
-{
+TD_INLINE vf vf_first(vf a, int64_t n, vf other) {
     return _mm512_mask_blend_ps(n >= 16 ? (__mmask16)0xffff : n <= 0 ? (__mmask16)0 : first_lanes((int)n), other, a);
 }
 
@@ -54,8 +65,7 @@ TD_INLINE float vf_max_lane(vf v) { return _mm512_reduce_max_ps(v); }
 TD_INLINE bool vf_any_nan(vf v) { return _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q) != 0; }
 
 /* Lane i of the result: the sum of the lanes of v[i], for 16 vectors. */
-TD_INLINE vf vf_sums16(const vf v[16])
-{
+TD_INLINE vf vf_sums16(const vf v[16]) {
     vf a[8], b[4], c[2];
     TD_UNROLL
     for (int i = 0; i < 8; i++) /* pairs of lanes of 2 vectors */
@@ -67,13 +77,13 @@ TD_INLINE vf vf_sums16(const vf v[16])
     }
     TD_UNROLL
     for (int i = 0; i < 2; i++)
-        c[i] = _mm512_add_ps(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88), _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
+        c[i] = _mm512_add_ps(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),
+                             _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));
     return _mm512_add_ps(_mm512_shuffle_f32x4(c[0], c[1], 0x88), _mm512_shuffle_f32x4(c[0], c[1], 0xdd));
 }
 
 /* Transposes 16 rows of 16, rows `stride` apart, to out[16][16]. */
-TD_INLINE void vf_transpose16(const float *in, int64_t stride, float *out)
-{
+TD_INLINE void vf_transpose16(const float *in, int64_t stride, float *out) {
     __m512 r[16], t[16];
     TD_UNROLL
     for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_ps(in + i * stride);
@@ -93,7 +103,8 @@ TD_INLINE void vf_transpose16(const float *in, int64_t stride, float *out)
     TD_UNROLL
     for (int c = 0; c < 4; c++) {
         __m512 lo = _mm512_shuffle_f32x4(r[c], r[4 + c], 0x88), hi = _mm512_shuffle_f32x4(r[c], r[4 + c], 0xdd);
-        __m512 lo2 = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0x88), hi2 = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0xdd);
+        __m512 lo2 = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0x88),
+               hi2 = _mm512_shuffle_f32x4(r[8 + c], r[12 + c], 0xdd);
         _mm512_storeu_ps(out + c * 16, _mm512_shuffle_f32x4(lo, lo2, 0x88));
         _mm512_storeu_ps(out + (4 + c) * 16, _mm512_shuffle_f32x4(hi, hi2, 0x88));
         _mm512_storeu_ps(out + (8 + c) * 16, _mm512_shuffle_f32x4(lo, lo2, 0xdd));

@@ -8,7 +8,4 @@ const td_kernel_variant td_vmath_variants[] = {
 #undef TD_KERNEL
 const size_t td_vmath_n_variants = TD_COUNT(td_vmath_variants);
 
-const td_vmath_kernels *td_vmath_pick(void)
-{
-    return td_kernel_pick(td_vmath_variants, td_vmath_n_variants);
-}
+const td_vmath_kernels *td_vmath_pick(void) { return td_kernel_pick(td_vmath_variants, td_vmath_n_variants); }

@@ -3,18 +3,17 @@
 #include "kernels/simd_math.h"
 #include "kernels/vmath.h"
 
-#define EACH(name, expr)                                                                                              \
-    static void name(const float *x, int64_t n, float *y)                                                             \
-    {                                                                                                                 \
-        int64_t i = 0;                                                                                                \
-        for (; i + 16 <= n; i += 16) {                                                                                \
-            const vf a = vf_load(x + i);                                                                              \
-            vf_store(y + i, expr);                                                                                    \
-        }                                                                                                             \
-        if (i < n) {                                                                                                  \
-            const vf a = vf_load_n(x + i, (int)(n - i));                                                              \
-            vf_store_n(y + i, expr, (int)(n - i));                                                                    \
-        }                                                                                                             \
+#define EACH(name, expr)                                                                                               \
+    static void name(const float *x, int64_t n, float *y) {                                                            \
+        int64_t i = 0;                                                                                                 \
+        for (; i + 16 <= n; i += 16) {                                                                                 \
+            const vf a = vf_load(x + i);                                                                               \
+            vf_store(y + i, expr);                                                                                     \
+        }                                                                                                              \
+        if (i < n) {                                                                                                   \
+            const vf a = vf_load_n(x + i, (int)(n - i));                                                               \
+            vf_store_n(y + i, expr, (int)(n - i));                                                                     \
+        }                                                                                                              \
     }
 EACH(each_exp, vf_exp(a))
 EACH(each_tanh, vf_tanh(a))
@@ -24,8 +23,7 @@ EACH(each_silu, vf_swish(a, vf_set1(1.0f)))
 EACH(each_gelu, vf_gelu(a))
 EACH(each_gelu_tanh, vf_gelu_tanh(a))
 
-static void each_swish(const float *x, int64_t n, float alpha, float *y)
-{
+static void each_swish(const float *x, int64_t n, float alpha, float *y) {
     int64_t i = 0;
     for (; i + 16 <= n; i += 16) vf_store(y + i, vf_swish(vf_load(x + i), vf_set1(alpha)));
     if (i < n) vf_store_n(y + i, vf_swish(vf_load_n(x + i, (int)(n - i)), vf_set1(alpha)), (int)(n - i));

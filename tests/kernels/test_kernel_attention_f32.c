@@ -14,15 +14,15 @@ typedef struct setup {
 } setup;
 
 static const setup setups[] = {
-    {1, 1, 1, 64, 64, true, 0, 0, 0, false, TD_FLOAT},      {1, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},
-    {1, 513, 4, 128, 128, true, 0, 0, 0, false, TD_FLOAT},  {1, 700, 8, 80, 80, true, 0, 0, 0, true, TD_FLOAT},
-    {3, 40, 2, 8, 24, true, 0, 0, 0, false, TD_FLOAT},      {20, 20, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},
-    {130, 130, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},  {70, 300, 1, 96, 96, true, 0, 2, 0, true, TD_FLOAT},
-    {33, 290, 2, 40, 72, false, 0, 0, 1, false, TD_FLOAT},  {150, 200, 1, 256, 256, true, 7, 0, 0, false, TD_FLOAT},
+    {1, 1, 1, 64, 64, true, 0, 0, 0, false, TD_FLOAT},       {1, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},
+    {1, 513, 4, 128, 128, true, 0, 0, 0, false, TD_FLOAT},   {1, 700, 8, 80, 80, true, 0, 0, 0, true, TD_FLOAT},
+    {3, 40, 2, 8, 24, true, 0, 0, 0, false, TD_FLOAT},       {20, 20, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},
+    {130, 130, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},   {70, 300, 1, 96, 96, true, 0, 2, 0, true, TD_FLOAT},
+    {33, 290, 2, 40, 72, false, 0, 0, 1, false, TD_FLOAT},   {150, 200, 1, 256, 256, true, 7, 0, 0, false, TD_FLOAT},
     {1, 600, 2, 64, 64, true, 130, 1.5f, 1, true, TD_FLOAT}, {65, 260, 5, 20, 12, true, 100, 3, 2, true, TD_FLOAT},
-    {1, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT16},  {100, 100, 3, 80, 80, true, 0, 0, 0, false, TD_FLOAT16},
-    {1, 300, 9, 33, 17, true, 0, 0, 0, false, TD_BFLOAT16}, {90, 100, 2, 64, 64, true, 0, 0, 2, false, TD_BFLOAT16},
-    {200, 200, 12, 16, 16, true, 0, 0, 0, false, TD_FLOAT}, {2, 20, 200, 16, 16, true, 0, 0, 0, false, TD_FLOAT},
+    {1, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT16},   {100, 100, 3, 80, 80, true, 0, 0, 0, false, TD_FLOAT16},
+    {1, 300, 9, 33, 17, true, 0, 0, 0, false, TD_BFLOAT16},  {90, 100, 2, 64, 64, true, 0, 0, 2, false, TD_BFLOAT16},
+    {200, 200, 12, 16, 16, true, 0, 0, 0, false, TD_FLOAT},  {2, 20, 200, 16, 16, true, 0, 0, 0, false, TD_FLOAT},
     {5, 3, 2, 16, 16, true, 2, 0, 0, false, TD_FLOAT}, /* n_keys below n_q: the first rows see nothing */
 };
 
@@ -34,17 +34,16 @@ typedef struct problem {
     size_t n_out;
 } problem;
 
-static void *get(size_t n, size_t bytes)
-{
+static void *get(size_t n, size_t bytes) {
     void *p = td_alloc_aligned((n + 64) * bytes);
     REQUIRE(p != NULL);
     return p;
 }
 
-static void exact_row(problem *p, int64_t i, int64_t g)
-{
+static void exact_row(problem *p, int64_t i, int64_t g) {
     td_attention_f32 *job = &p->job;
-    double *out = p->exact + (i * job->group + g) * job->v_head_size, sum = 0, max = job->sink ? (double)job->sink[g] : -INFINITY;
+    double *out = p->exact + (i * job->group + g) * job->v_head_size, sum = 0,
+           max = job->sink ? (double)job->sink[g] : -INFINITY;
     double *scores = get((size_t)job->n_keys, sizeof(double));
     int64_t lo, hi;
     td_attention_range(job, i, &lo, &hi);
@@ -68,11 +67,11 @@ static void exact_row(problem *p, int64_t i, int64_t g)
     td_free_aligned(scores);
 }
 
-static problem make(const setup *s, uint64_t *seed)
-{
+static problem make(const setup *s, uint64_t *seed) {
     int64_t k_row = s->head + 3, v_row = s->v_head + 5, heads = s->group;
     problem p = {.n_out = (size_t)(s->n_q * heads * s->v_head)};
-    size_t n_k = (size_t)(s->n_keys * k_row), n_v = (size_t)(s->n_keys * v_row), n_q = (size_t)(s->n_q * heads * s->head);
+    size_t n_k = (size_t)(s->n_keys * k_row), n_v = (size_t)(s->n_keys * v_row),
+           n_q = (size_t)(s->n_q * heads * s->head);
     p.q = get(n_q, 4);
     p.k32 = get(n_k, 4);
     p.v32 = get(n_v, 4);
@@ -94,20 +93,37 @@ static problem make(const setup *s, uint64_t *seed)
         td_to_f32(s->kv, p.k, (int64_t)n_k, p.k32);
         td_to_f32(s->kv, p.v, (int64_t)n_v, p.v32);
     }
-    p.job = (td_attention_f32){
-        .n_q = s->n_q, .n_keys = s->n_keys, .group = heads, .head_size = s->head, .v_head_size = s->v_head, .q = p.q,
-        .q_row = heads * s->head, .q_head = s->head, .kv = s->kv, .k = p.k, .v = p.v, .k_row = k_row, .v_row = v_row,
-        .out_row = heads * s->v_head, .out_head = s->v_head, .causal = s->causal, .first = s->n_keys - s->n_q,
-        .window = s->window, .scale = 1 / sqrtf((float)s->head), .softcap = s->softcap,
-        .bias = s->bias ? p.bias : NULL, .bias_row = heads * s->n_keys, .bias_head = s->n_keys, .bias_first = s->bias == 2,
-        .sink = s->sink ? p.sink : NULL};
+    p.job = (td_attention_f32){.n_q = s->n_q,
+                               .n_keys = s->n_keys,
+                               .group = heads,
+                               .head_size = s->head,
+                               .v_head_size = s->v_head,
+                               .q = p.q,
+                               .q_row = heads * s->head,
+                               .q_head = s->head,
+                               .kv = s->kv,
+                               .k = p.k,
+                               .v = p.v,
+                               .k_row = k_row,
+                               .v_row = v_row,
+                               .out_row = heads * s->v_head,
+                               .out_head = s->v_head,
+                               .causal = s->causal,
+                               .first = s->n_keys - s->n_q,
+                               .window = s->window,
+                               .scale = 1 / sqrtf((float)s->head),
+                               .softcap = s->softcap,
+                               .bias = s->bias ? p.bias : NULL,
+                               .bias_row = heads * s->n_keys,
+                               .bias_head = s->n_keys,
+                               .bias_first = s->bias == 2,
+                               .sink = s->sink ? p.sink : NULL};
     for (int64_t i = 0; i < s->n_q; i++)
         for (int64_t g = 0; g < heads; g++) exact_row(&p, i, g);
     return p;
 }
 
-static void drop(problem *p)
-{
+static void drop(problem *p) {
     if (p->k != p->k32) {
         td_free_aligned(p->k);
         td_free_aligned(p->v);
@@ -116,8 +132,7 @@ static void drop(problem *p)
     for (size_t i = 0; i < TD_COUNT(all); i++) td_free_aligned(all[i]);
 }
 
-static void run_job(const td_attention_f32_kernels *kernels, const td_attention_f32 *job, int threads)
-{
+static void run_job(const td_attention_f32_kernels *kernels, const td_attention_f32 *job, int threads) {
     size_t bytes;
     td_pool *pool = td_pool_acquire(threads);
     REQUIRE(td_attention_f32_scratch(kernels, job, 1, pool, &bytes));
@@ -127,13 +142,13 @@ static void run_job(const td_attention_f32_kernels *kernels, const td_attention_
     td_pool_release(pool);
 }
 
-TEST(every_variant_against_float64)
-{
+TEST(every_variant_against_float64) {
     uint64_t seed = 1;
     char what[128];
     for (size_t i = 0; i < TD_COUNT(setups); i++) {
         problem p = make(&setups[i], &seed);
-        for (td_variant v = td_variant_first(td_attention_f32_variants, td_attention_f32_n_variants); v.name; v = td_variant_next(v)) {
+        for (td_variant v = td_variant_first(td_attention_f32_variants, td_attention_f32_n_variants); v.name;
+             v = td_variant_next(v)) {
             td_guarded out = td_guarded_new(p.n_out * 4, 4), again = td_guarded_new(p.n_out * 4, 8);
             snprintf(what, sizeof what, "%s setup %zu", v.name, i);
             p.job.out = out.data;
@@ -154,13 +169,13 @@ TEST(every_variant_against_float64)
     }
 }
 
-TEST(prefill_agrees_with_decode)
-{
+TEST(prefill_agrees_with_decode) {
     uint64_t seed = 5;
     setup s = {300, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT};
     problem p = make(&s, &seed);
     float *all = get(p.n_out, 4), *one = get(192, 4);
-    for (td_variant v = td_variant_first(td_attention_f32_variants, td_attention_f32_n_variants); v.name; v = td_variant_next(v)) {
+    for (td_variant v = td_variant_first(td_attention_f32_variants, td_attention_f32_n_variants); v.name;
+         v = td_variant_next(v)) {
         p.job.out = all;
         run_job(v.table, &p.job, 2);
         for (int64_t i = 0; i < s.n_q; i += 37) {

@@ -7,9 +7,10 @@ typedef struct shape {
     int64_t m, n, k;
 } shape;
 
-static const shape shapes[] = {{1, 1, 1},     {1, 16, 16},   {1, 64, 33},    {1, 100, 300},  {2, 17, 5},     {3, 70, 257},
-                               {5, 64, 256},  {6, 33, 100},  {7, 48, 64},    {11, 31, 40},   {12, 32, 512},  {13, 65, 300},
-                               {25, 40, 17},  {37, 130, 260}, {241, 33, 70}, {300, 16, 513}, {4, 8, 0},      {20, 20, 0}};
+static const shape shapes[] = {{1, 1, 1},      {1, 16, 16},   {1, 64, 33},  {1, 100, 300},  {2, 17, 5},
+                               {3, 70, 257},   {5, 64, 256},  {6, 33, 100}, {7, 48, 64},    {11, 31, 40},
+                               {12, 32, 512},  {13, 65, 300}, {25, 40, 17}, {37, 130, 260}, {241, 33, 70},
+                               {300, 16, 513}, {4, 8, 0},     {20, 20, 0}};
 
 typedef struct problem {
     int64_t m, n, k;
@@ -18,15 +19,13 @@ typedef struct problem {
     double *exact, *size;
 } problem;
 
-static void *get(size_t n, size_t bytes)
-{
+static void *get(size_t n, size_t bytes) {
     void *p = td_alloc_aligned((n + 64) * bytes);
     REQUIRE(p != NULL);
     return p;
 }
 
-static problem make(shape s, td_dtype b_type, uint64_t *seed)
-{
+static problem make(shape s, td_dtype b_type, uint64_t *seed) {
     problem p = {.m = s.m, .n = s.n, .k = s.k};
     size_t m = (size_t)s.m, n = (size_t)s.n, k = (size_t)s.k;
     p.a = get(m * k, 4);
@@ -64,14 +63,12 @@ static problem make(shape s, td_dtype b_type, uint64_t *seed)
     return p;
 }
 
-static void drop(problem *p)
-{
+static void drop(problem *p) {
     void *all[] = {p->a, p->b, p->bt, p->half, p->half_t, p->bias, p->c, p->exact, p->size};
     for (size_t i = 0; i < TD_COUNT(all); i++) td_free_aligned(all[i]);
 }
 
-static td_gemm_b form_of(const problem *p, td_gemm_form form, td_dtype type, void *packed)
-{
+static td_gemm_b form_of(const problem *p, td_gemm_form form, td_dtype type, void *packed) {
     bool half = type != TD_FLOAT;
     td_gemm_b b = {.form = form, .dtype = type, .data = half ? (void *)p->half : p->b, .ld = p->n + 3};
     if (form == TD_GEMM_TRANSPOSED) {
@@ -86,8 +83,7 @@ static td_gemm_b form_of(const problem *p, td_gemm_form form, td_dtype type, voi
 }
 
 /* The first form's result of the same variant is what the other forms must give, bit for bit. */
-static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td_dtype type)
-{
+static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td_dtype type) {
     static const char *const names[] = {"normal", "transposed", "panels"};
     size_t packed_bytes, count = (size_t)(p->m * p->n);
     REQUIRE(td_gemm_f32_pack_bytes(type, p->k, p->n, &packed_bytes));
@@ -101,12 +97,19 @@ static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td
             for (int64_t i = 0; i < p->m; i++)
                 for (int64_t x = 0; x < p->k; x++) at[x * p->m + i] = p->a[i * p->k + x];
             td_guarded c = td_guarded_new(count * 4, 4);
-            td_gemm_f32 job = {.m = p->m, .n = p->n, .k = p->k, .a = a_way ? at : p->a, .a_row = a_way ? 1 : p->k,
-                               .a_col = a_way ? p->m : 1, .b = form_of(p, (td_gemm_form)form, type, packed),
-                               .bias = p->bias, .c = c.data, .c_row = p->n};
+            td_gemm_f32 job = {.m = p->m,
+                               .n = p->n,
+                               .k = p->k,
+                               .a = a_way ? at : p->a,
+                               .a_row = a_way ? 1 : p->k,
+                               .a_col = a_way ? p->m : 1,
+                               .b = form_of(p, (td_gemm_form)form, type, packed),
+                               .bias = p->bias,
+                               .c = c.data,
+                               .c_row = p->n};
             kernels->run(&job, 0, p->m, 0, p->n, scratch);
-            snprintf(what, sizeof what, "%s %s %s a%d %lldx%lldx%lld", kernels->name, td_dtype_name(type), names[form], a_way,
-                     (long long)p->m, (long long)p->n, (long long)p->k);
+            snprintf(what, sizeof what, "%s %s %s a%d %lldx%lldx%lld", kernels->name, td_dtype_name(type), names[form],
+                     a_way, (long long)p->m, (long long)p->n, (long long)p->k);
             if (form == 0 && a_way == 0) {
                 memcpy(first, c.data, count * 4);
                 for (size_t i = 0; i < count; i++)
@@ -123,11 +126,20 @@ static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td
     /* each row alone, and a part of the columns */
     float *row = get((size_t)p->n, 4);
     for (int64_t i = 0; i < p->m; i += TD_MAX(1, p->m / 5)) {
-        td_gemm_f32 job = {.m = 1, .n = p->n, .k = p->k, .a = p->a + i * p->k, .a_row = p->k, .a_col = 1,
-                           .b = form_of(p, TD_GEMM_PANELS, type, packed), .bias = p->bias, .c = row, .c_row = p->n};
+        td_gemm_f32 job = {.m = 1,
+                           .n = p->n,
+                           .k = p->k,
+                           .a = p->a + i * p->k,
+                           .a_row = p->k,
+                           .a_col = 1,
+                           .b = form_of(p, TD_GEMM_PANELS, type, packed),
+                           .bias = p->bias,
+                           .c = row,
+                           .c_row = p->n};
         kernels->run(&job, 0, 1, 0, TD_MIN(16, p->n), scratch);
         if (p->n > 16) kernels->run(&job, 0, 1, 16, p->n, scratch);
-        snprintf(what, sizeof what, "%s row alone of %lldx%lldx%lld", kernels->name, (long long)p->m, (long long)p->n, (long long)p->k);
+        snprintf(what, sizeof what, "%s row alone of %lldx%lldx%lld", kernels->name, (long long)p->m, (long long)p->n,
+                 (long long)p->k);
         td_same_bits_f32(what, row, first + i * p->n, p->n);
     }
     td_free_aligned(row);
@@ -136,21 +148,20 @@ static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td
     td_free_aligned(packed);
 }
 
-TEST(every_variant_is_exact_in_every_form)
-{
+TEST(every_variant_is_exact_in_every_form) {
     static const td_dtype types[] = {TD_FLOAT, TD_FLOAT16, TD_BFLOAT16};
     uint64_t seed = 1;
     for (size_t t = 0; t < TD_COUNT(types); t++)
         for (size_t i = 0; i < TD_COUNT(shapes); i++) {
             problem p = make(shapes[i], types[t], &seed);
-            for (td_variant v = td_variant_first(td_gemm_f32_variants, td_gemm_f32_n_variants); v.name; v = td_variant_next(v))
+            for (td_variant v = td_variant_first(td_gemm_f32_variants, td_gemm_f32_n_variants); v.name;
+                 v = td_variant_next(v))
                 check_forms(v.table, &p, types[t]);
             drop(&p);
         }
 }
 
-TEST(threads_do_not_change_a_bit)
-{
+TEST(threads_do_not_change_a_bit) {
     uint64_t seed = 2;
     problem p = make((shape){100, 1000, 300}, TD_FLOAT, &seed);
     const td_gemm_f32_kernels *kernels = td_gemm_f32_pick();
@@ -158,8 +169,15 @@ TEST(threads_do_not_change_a_bit)
     for (int threads = 1; threads <= 3; threads++) {
         td_pool *pool = td_pool_acquire(threads);
         void *scratch = get(td_gemm_f32_scratch(kernels, pool), 1);
-        td_gemm_f32 job = {.m = p.m, .n = p.n, .k = p.k, .a = p.a, .a_row = p.k, .a_col = 1, .c = threads == 1 ? p.c : other,
-                           .c_row = p.n, .b = form_of(&p, TD_GEMM_NORMAL, TD_FLOAT, NULL)};
+        td_gemm_f32 job = {.m = p.m,
+                           .n = p.n,
+                           .k = p.k,
+                           .a = p.a,
+                           .a_row = p.k,
+                           .a_col = 1,
+                           .c = threads == 1 ? p.c : other,
+                           .c_row = p.n,
+                           .b = form_of(&p, TD_GEMM_NORMAL, TD_FLOAT, NULL)};
         td_gemm_f32_parallel(kernels, &job, pool, scratch);
         if (threads > 1) td_same_bits_f32("threads", other, p.c, p.m * p.n);
         td_free_aligned(scratch);
@@ -177,16 +195,14 @@ typedef struct timed {
     void *scratch;
 } timed;
 
-static void run_timed(void *arg)
-{
+static void run_timed(void *arg) {
     timed *t = arg;
     t->kernels->run(&t->job, 0, t->job.m, 0, t->job.n, t->scratch);
 }
 
-TEST(time)
-{
-    static const shape timed_shapes[] = {{1, 1536, 576}, {1, 4096, 4096}, {4, 4096, 4096}, {8, 4096, 4096}, {16, 1536, 576},
-                                         {128, 1536, 576}, {512, 512, 512}, {512, 1536, 576}};
+TEST(time) {
+    static const shape timed_shapes[] = {{1, 1536, 576},  {1, 4096, 4096},  {4, 4096, 4096}, {8, 4096, 4096},
+                                         {16, 1536, 576}, {128, 1536, 576}, {512, 512, 512}, {512, 1536, 576}};
     if (!td_time_wanted()) SKIP("TREADLE_TIME is not set");
     uint64_t seed = 3;
     for (size_t i = 0; i < TD_COUNT(timed_shapes); i++) {
@@ -197,14 +213,16 @@ TEST(time)
         void *packed = get(bytes, 1), *half = get(bytes, 1);
         td_fill_f32(a, s.m * s.k, TD_FILL_NORMAL, &seed);
         td_fill_f32(b, s.k * s.n, TD_FILL_NORMAL, &seed);
-        for (td_variant v = td_variant_first(td_gemm_f32_variants, td_gemm_f32_n_variants); v.name; v = td_variant_next(v)) {
-            timed t = {.kernels = v.table, .job = {.m = s.m, .n = s.n, .k = s.k, .a = a, .a_row = s.k, .a_col = 1, .c = c, .c_row = s.n}};
+        for (td_variant v = td_variant_first(td_gemm_f32_variants, td_gemm_f32_n_variants); v.name;
+             v = td_variant_next(v)) {
+            timed t = {.kernels = v.table,
+                       .job = {.m = s.m, .n = s.n, .k = s.k, .a = a, .a_row = s.k, .a_col = 1, .c = c, .c_row = s.n}};
             if (strcmp(v.name, "c") == 0 && s.m > 16) continue;
             t.scratch = get(t.kernels->scratch_bytes, 1);
             double ns[4];
             for (int form = 0; form < 4; form++) {
-                t.job.b = (td_gemm_b){form == 3 ? TD_GEMM_PANELS : (td_gemm_form)form, form == 3 ? TD_FLOAT16 : TD_FLOAT, b,
-                                      form == TD_GEMM_TRANSPOSED ? s.k : s.n};
+                t.job.b = (td_gemm_b){form == 3 ? TD_GEMM_PANELS : (td_gemm_form)form,
+                                      form == 3 ? TD_FLOAT16 : TD_FLOAT, b, form == TD_GEMM_TRANSPOSED ? s.k : s.n};
                 if (form == TD_GEMM_PANELS) {
                     td_gemm_b from = {TD_GEMM_NORMAL, TD_FLOAT, b, s.n};
                     td_gemm_f32_pack(&from, s.k, s.n, 0, s.n, packed);
@@ -216,9 +234,10 @@ TEST(time)
                 ns[form] = td_time_median(run_timed, &t, 15);
             }
             double flop = 2.0 * (double)s.m * (double)s.n * (double)s.k;
-            printf("gemm %4lldx%5lldx%4lld %-7s normal %8.1f us %6.1f GF/s  transposed %6.1f  panels %6.1f (%5.1f GB/s)  f16 panels %6.1f\n",
-                   (long long)s.m, (long long)s.n, (long long)s.k, v.name, ns[0] / 1e3, flop / ns[0], flop / ns[1], flop / ns[2],
-                   4.0 * (double)(s.n * s.k) / ns[2], flop / ns[3]);
+            printf(
+                "gemm %4lldx%5lldx%4lld %-7s normal %8.1f us %6.1f GF/s  transposed %6.1f  panels %6.1f (%5.1f GB/s)  f16 panels %6.1f\n",
+                (long long)s.m, (long long)s.n, (long long)s.k, v.name, ns[0] / 1e3, flop / ns[0], flop / ns[1],
+                flop / ns[2], 4.0 * (double)(s.n * s.k) / ns[2], flop / ns[3]);
             td_free_aligned(t.scratch);
         }
         void *all[] = {a, b, c, packed, half};

@@ -9,11 +9,15 @@ typedef struct rows {
     td_guarded x, skip, gamma, beta, y, z;
 } rows;
 
-static rows make(int64_t n, td_fill fill, uint64_t *seed)
-{
+static rows make(int64_t n, td_fill fill, uint64_t *seed) {
     size_t bytes = (size_t)n * 4;
-    rows r = {n, td_guarded_new(bytes, 4), td_guarded_new(bytes, 8), td_guarded_new(bytes, 12), td_guarded_new(bytes, 0),
-              td_guarded_new(bytes, 4), td_guarded_new(bytes, 20)};
+    rows r = {n,
+              td_guarded_new(bytes, 4),
+              td_guarded_new(bytes, 8),
+              td_guarded_new(bytes, 12),
+              td_guarded_new(bytes, 0),
+              td_guarded_new(bytes, 4),
+              td_guarded_new(bytes, 20)};
     td_fill_f32(r.x.data, n, fill, seed);
     td_fill_f32(r.skip.data, n, fill, seed);
     td_fill_f32(r.gamma.data, n, TD_FILL_NORMAL, seed);
@@ -21,8 +25,7 @@ static rows make(int64_t n, td_fill fill, uint64_t *seed)
     return r;
 }
 
-static void drop(rows *r)
-{
+static void drop(rows *r) {
     td_guarded *all[] = {&r->x, &r->skip, &r->gamma, &r->beta, &r->y, &r->z};
     for (size_t i = 0; i < TD_COUNT(all); i++) {
         CHECK(td_guarded_intact(all[i]));
@@ -31,8 +34,7 @@ static void drop(rows *r)
 }
 
 /* Within `units` of float32's precision of the values, plus the same of `scale`. */
-static void near(const char *what, const rows *r, float units, float scale)
-{
+static void near(const char *what, const rows *r, float units, float scale) {
     const float *got = r->y.data, *want = r->z.data;
     for (int64_t i = 0; i < r->n; i++) {
         float tolerance = units * 6e-8f * (fabsf(want[i]) + scale);
@@ -40,17 +42,18 @@ static void near(const char *what, const rows *r, float units, float scale)
     }
 }
 
-TEST(norms)
-{
+TEST(norms) {
     uint64_t seed = 1;
-    for (td_variant v = td_variant_first(td_rows_f32_variants, td_rows_f32_n_variants); v.name; v = td_variant_next(v)) {
+    for (td_variant v = td_variant_first(td_rows_f32_variants, td_rows_f32_n_variants); v.name;
+         v = td_variant_next(v)) {
         const td_rows_f32_kernels *k = v.table, *c = &td_rows_f32_c;
         for (size_t l = 0; l < TD_COUNT(lengths); l++)
             for (td_fill fill = TD_FILL_NORMAL; fill < TD_N_FILLS; fill++)
                 for (int with = 0; with < 3; with++) {
                     rows r = make(lengths[l], fill, &seed);
                     float *gamma = with > 0 ? r.gamma.data : NULL, *beta = with > 1 ? r.beta.data : NULL, a, b;
-                    float ra = k->rms_norm(r.x.data, gamma, r.n, 1e-5f, r.y.data), rb = c->rms_norm(r.x.data, gamma, r.n, 1e-5f, r.z.data);
+                    float ra = k->rms_norm(r.x.data, gamma, r.n, 1e-5f, r.y.data),
+                          rb = c->rms_norm(r.x.data, gamma, r.n, 1e-5f, r.z.data);
                     CHECK_NEAR(ra / rb, 1, 1e-6);
                     near("rms_norm", &r, 20, 0);
                     ra = k->layer_norm(r.x.data, gamma, beta, r.n, 1e-5f, r.y.data, &a);
@@ -65,10 +68,10 @@ TEST(norms)
     }
 }
 
-TEST(softmax)
-{
+TEST(softmax) {
     uint64_t seed = 2;
-    for (td_variant v = td_variant_first(td_rows_f32_variants, td_rows_f32_n_variants); v.name; v = td_variant_next(v)) {
+    for (td_variant v = td_variant_first(td_rows_f32_variants, td_rows_f32_n_variants); v.name;
+         v = td_variant_next(v)) {
         const td_rows_f32_kernels *k = v.table, *c = &td_rows_f32_c;
         for (size_t l = 0; l < TD_COUNT(lengths); l++)
             for (int way = 0; way < 4; way++) {
@@ -91,10 +94,10 @@ TEST(softmax)
     }
 }
 
-TEST(rotation)
-{
+TEST(rotation) {
     uint64_t seed = 3;
-    for (td_variant v = td_variant_first(td_rows_f32_variants, td_rows_f32_n_variants); v.name; v = td_variant_next(v)) {
+    for (td_variant v = td_variant_first(td_rows_f32_variants, td_rows_f32_n_variants); v.name;
+         v = td_variant_next(v)) {
         const td_rows_f32_kernels *k = v.table, *c = &td_rows_f32_c;
         for (int64_t half = 1; half < 70; half += 1 + half / 5)
             for (int interleaved = 0; interleaved < 2; interleaved++) {

@@ -5,22 +5,19 @@
 static double exact_sigmoid(double x) { return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x)); }
 static double exact_silu(double x) { return x * exact_sigmoid(x); }
 static double exact_gelu(double x) { return x * 0.5 * erfc(-x * 0.70710678118654752440); }
-static double exact_gelu_tanh(double x)
-{
+static double exact_gelu_tanh(double x) {
     return x * exact_sigmoid(2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x));
 }
 
 /* The distance between neighbours of float32 at x; below the normal ones as if they went on. */
-static double unit_at(double x)
-{
+static double unit_at(double x) {
     int e;
     frexp(x, &e);
     return ldexp(1, TD_MAX(e, -125) - 24);
 }
 
 /* Largest error in units over [low, high], sampled evenly and by bit patterns. */
-static double worst(td_vmath_fn *fn, double (*exact)(double), float low, float high, double *at)
-{
+static double worst(td_vmath_fn *fn, double (*exact)(double), float low, float high, double *at) {
     enum { N = 40000 };
     static float x[N], y[N];
     uint64_t seed = 9;
@@ -41,8 +38,7 @@ static double worst(td_vmath_fn *fn, double (*exact)(double), float low, float h
     return most;
 }
 
-TEST(error_is_a_few_units)
-{
+TEST(error_is_a_few_units) {
     for (td_variant v = td_variant_first(td_vmath_variants, td_vmath_n_variants); v.name; v = td_variant_next(v)) {
         const td_vmath_kernels *k = v.table;
         const struct {
@@ -67,14 +63,14 @@ TEST(error_is_a_few_units)
     }
 }
 
-TEST(special_values)
-{
+TEST(special_values) {
     const float x[8] = {INFINITY, -INFINITY, NAN, 0, -200, 200, 1e-42f, -0.0f};
     for (td_variant v = td_variant_first(td_vmath_variants, td_vmath_n_variants); v.name; v = td_variant_next(v)) {
         const td_vmath_kernels *k = v.table;
         float y[8];
         k->exp(x, 8, y);
-        CHECK(isinf(y[0]) && y[1] == 0 && isnan(y[2]) && y[3] == 1 && y[4] == 0 && isinf(y[5]) && y[6] == 1 && y[7] == 1);
+        CHECK(isinf(y[0]) && y[1] == 0 && isnan(y[2]) && y[3] == 1 && y[4] == 0 && isinf(y[5]) && y[6] == 1 &&
+              y[7] == 1);
         k->tanh(x, 8, y);
         CHECK(y[0] == 1 && y[1] == -1 && isnan(y[2]) && y[3] == 0 && y[4] == -1 && y[5] == 1);
         k->erf(x, 8, y);
@@ -90,8 +86,7 @@ TEST(special_values)
     }
 }
 
-TEST(place_and_length_do_not_matter)
-{
+TEST(place_and_length_do_not_matter) {
     uint64_t seed = 4;
     for (td_variant v = td_variant_first(td_vmath_variants, td_vmath_n_variants); v.name; v = td_variant_next(v)) {
         const td_vmath_kernels *k = v.table;

@@ -10,8 +10,7 @@ typedef struct gemm_state {
     float alpha, beta;
 } gemm_state;
 
-static treadle_status gemm_prepare(td_prepare *p)
-{
+static treadle_status gemm_prepare(td_prepare *p) {
     gemm_state *s = p->state;
 
     s->trans_a = td_attr_int(p, "transA") != 0;
@@ -23,8 +22,7 @@ static treadle_status gemm_prepare(td_prepare *p)
     return td_product_prepare(p, s->trans_b, &s->product);
 }
 
-static treadle_status gemm_infer(td_infer *in)
-{
+static treadle_status gemm_infer(td_infer *in) {
     const gemm_state *s = in->state;
     const td_tensor *a = &in->inputs[0]->tensor, *b = &in->inputs[1]->tensor;
     td_shape out = {.rank = 2, .dims = {TD_DIM_UNKNOWN, TD_DIM_UNKNOWN}}, sum;
@@ -49,8 +47,7 @@ static treadle_status gemm_infer(td_infer *in)
     return td_infer_set(in, 0, a->dtype, &out);
 }
 
-static td_matrix matrix_of(const td_tensor *t, bool transposed)
-{
+static td_matrix matrix_of(const td_tensor *t, bool transposed) {
     td_matrix m = {t->shape.dims[0], t->shape.dims[1], t->strides[0], t->strides[1], t->data};
     if (!transposed) return m;
     return (td_matrix){m.cols, m.rows, m.col_stride, m.row_stride, m.data};
@@ -62,8 +59,7 @@ typedef struct addend {
     int64_t row, col;
 } addend;
 
-static addend addend_of(const td_tensor *c)
-{
+static addend addend_of(const td_tensor *c) {
     addend a = {.c = c};
     if (c && c->shape.rank > 0 && c->shape.dims[c->shape.rank - 1] != 1) a.col = c->strides[c->shape.rank - 1];
     if (c && c->shape.rank > 1 && c->shape.dims[c->shape.rank - 2] != 1) a.row = c->strides[c->shape.rank - 2];
@@ -71,40 +67,35 @@ static addend addend_of(const td_tensor *c)
 }
 
 /* Y = alpha * Y + beta * C; U is the unsigned type of integers, which wrap while alpha and beta are 1. */
-#define FINISH_FLOAT(T, name)                                                                                         \
-    static void name(const td_tensor *y, const addend *a, T alpha, T beta)                                            \
-    {                                                                                                                 \
-        T *to = y->data;                                                                                              \
-        const T *from = a->c ? a->c->data : NULL;                                                                     \
-        for (int64_t i = 0; i < y->shape.dims[0]; i++)                                                                \
-            for (int64_t j = 0; j < y->shape.dims[1]; j++, to++)                                                      \
-                *to = from ? alpha * *to + beta * from[i * a->row + j * a->col] : alpha * *to;                        \
+#define FINISH_FLOAT(T, name)                                                                                          \
+    static void name(const td_tensor *y, const addend *a, T alpha, T beta) {                                           \
+        T *to = y->data;                                                                                               \
+        const T *from = a->c ? a->c->data : NULL;                                                                      \
+        for (int64_t i = 0; i < y->shape.dims[0]; i++)                                                                 \
+            for (int64_t j = 0; j < y->shape.dims[1]; j++, to++)                                                       \
+                *to = from ? alpha * *to + beta * from[i * a->row + j * a->col] : alpha * *to;                         \
     }
 FINISH_FLOAT(float, finish_f32)
 FINISH_FLOAT(double, finish_f64)
 
-#define FINISH_INT(T, U, name)                                                                                        \
-    static void name(const td_tensor *y, const addend *a, double alpha, double beta)                                  \
-    {                                                                                                                 \
-        T *to = y->data;                                                                                              \
-        const T *from = a->c ? a->c->data : NULL;                                                                     \
-        bool exact = alpha == 1 && beta == 1;                                                                         \
-        for (int64_t i = 0; i < y->shape.dims[0]; i++)                                                                \
-            for (int64_t j = 0; j < y->shape.dims[1]; j++, to++) {                                                    \
-                T c = from ? from[i * a->row + j * a->col] : 0;                                                       \
-                if (exact)                                                                                            \
-                    *to = (T)((U)*to + (U)c);                                                                         \
-                else                                                                                                  \
-                    td_store_f64(y->dtype, to, 0, alpha * (double)*to + beta * (double)c);                            \
-            }                                                                                                         \
+#define FINISH_INT(T, U, name)                                                                                         \
+    static void name(const td_tensor *y, const addend *a, double alpha, double beta) {                                 \
+        T *to = y->data;                                                                                               \
+        const T *from = a->c ? a->c->data : NULL;                                                                      \
+        bool exact = alpha == 1 && beta == 1;                                                                          \
+        for (int64_t i = 0; i < y->shape.dims[0]; i++)                                                                 \
+            for (int64_t j = 0; j < y->shape.dims[1]; j++, to++) {                                                     \
+                T c = from ? from[i * a->row + j * a->col] : 0;                                                        \
+                if (exact) *to = (T)((U)*to + (U)c);                                                                   \
+                else td_store_f64(y->dtype, to, 0, alpha *(double)*to + beta * (double)c);                             \
+            }                                                                                                          \
     }
 FINISH_INT(int32_t, uint32_t, finish_i32)
 FINISH_INT(uint32_t, uint32_t, finish_u32)
 FINISH_INT(int64_t, uint64_t, finish_i64)
 FINISH_INT(uint64_t, uint64_t, finish_u64)
 
-static void finish(const gemm_state *s, const td_tensor *y, const td_tensor *c)
-{
+static void finish(const gemm_state *s, const td_tensor *y, const td_tensor *c) {
     addend a = addend_of(c);
     double alpha = (double)s->alpha, beta = (double)s->beta;
     switch (y->dtype) {
@@ -118,8 +109,7 @@ static void finish(const gemm_state *s, const td_tensor *y, const td_tensor *c)
 }
 
 /* float16 and bfloat16: product and sum in float32, rounded once. */
-static treadle_status run_half(td_run *r, const gemm_state *s, td_product_job *job, const td_tensor *c)
-{
+static treadle_status run_half(td_run *r, const gemm_state *s, td_product_job *job, const td_tensor *c) {
     const td_tensor *y = r->out[0];
     int64_t count = td_tensor_count(y), c_count = c ? td_tensor_count(c) : 0;
     td_tensor wide_y = *y, wide_c, dense;
@@ -141,15 +131,15 @@ static treadle_status run_half(td_run *r, const gemm_state *s, td_product_job *j
     return TREADLE_OK;
 }
 
-static treadle_status gemm_run(td_run *r)
-{
+static treadle_status gemm_run(td_run *r) {
     const gemm_state *s = r->state;
     const td_tensor *c = s->has_c ? r->in[2] : NULL, *y = r->out[0];
     td_product_job job = {matrix_of(r->in[0], s->trans_a), matrix_of(r->in[1], s->trans_b), matrix_of(y, false)};
 
     if (td_product_is_half(&s->product)) return run_half(r, s, &job, c);
     bool is_bias = c && s->alpha == 1 && s->beta == 1 && td_product_takes_bias(&s->product) && td_tensor_is_dense(c) &&
-                   c->shape.rank > 0 && c->shape.dims[c->shape.rank - 1] == job.y.cols && td_tensor_count(c) == job.y.cols;
+                   c->shape.rank > 0 && c->shape.dims[c->shape.rank - 1] == job.y.cols &&
+                   td_tensor_count(c) == job.y.cols;
     TD_TRY(td_product_run(r, &s->product, &job, 1, is_bias ? c->data : NULL));
     if (!is_bias && (c || s->alpha != 1)) finish(s, y, c);
     return TREADLE_OK;

@@ -14,8 +14,22 @@
 #include <string.h>
 
 enum {
-    IN_QUERY, IN_KEY, IN_VALUE, IN_PAST_KEY, IN_PAST_VALUE, IN_SEQLENS, IN_TOTAL, IN_COS, IN_SIN, IN_POSITIONS, IN_BIAS, IN_SINK,
-    IN_K_SCALE, IN_V_SCALE, IN_Q_NORM, IN_K_NORM
+    IN_QUERY,
+    IN_KEY,
+    IN_VALUE,
+    IN_PAST_KEY,
+    IN_PAST_VALUE,
+    IN_SEQLENS,
+    IN_TOTAL,
+    IN_COS,
+    IN_SIN,
+    IN_POSITIONS,
+    IN_BIAS,
+    IN_SINK,
+    IN_K_SCALE,
+    IN_V_SCALE,
+    IN_Q_NORM,
+    IN_K_NORM
 };
 enum { OUT_Y, OUT_KEY, OUT_VALUE, OUT_QK };
 
@@ -33,14 +47,15 @@ typedef struct gqa_state {
 static bool is_plain_float(td_dtype d) { return d == TD_FLOAT || d == TD_FLOAT16 || d == TD_BFLOAT16; }
 
 /* What the op text offers and is not done. */
-static treadle_status refuse(td_prepare *p)
-{
+static treadle_status refuse(td_prepare *p) {
     static const char *const quant[] = {"k_quant_type", "v_quant_type"};
     for (size_t i = 0; i < TD_COUNT(quant); i++) {
         td_str type = td_attr_string(p, quant[i]);
-        if (!td_str_is(type, "NONE")) return td_unsupported(p, "a quantised cache (%s = %.*s)", quant[i], TD_STR_ARGS(type));
+        if (!td_str_is(type, "NONE"))
+            return td_unsupported(p, "a quantised cache (%s = %.*s)", quant[i], TD_STR_ARGS(type));
     }
-    if (td_has_input(p, IN_K_SCALE) || td_has_input(p, IN_V_SCALE)) return td_unsupported(p, "a quantised cache (k_scale, v_scale)");
+    if (td_has_input(p, IN_K_SCALE) || td_has_input(p, IN_V_SCALE))
+        return td_unsupported(p, "a quantised cache (k_scale, v_scale)");
     if (td_attr_int(p, "sliding_window_cache")) return td_unsupported(p, "sliding_window_cache = 1");
     if (td_attr_int(p, "qk_output") || td_has_output(p, OUT_QK)) return td_unsupported(p, "output_qk");
     for (size_t i = IN_PAST_KEY; i <= IN_PAST_VALUE; i++)
@@ -49,14 +64,12 @@ static treadle_status refuse(td_prepare *p)
     return TREADLE_OK;
 }
 
-static treadle_status both_or_none(td_prepare *p, size_t a, size_t b, const char *names)
-{
+static treadle_status both_or_none(td_prepare *p, size_t a, size_t b, const char *names) {
     if (td_has_input(p, a) != td_has_input(p, b)) return td_bad_node(p, "%s must be given together", names);
     return TREADLE_OK;
 }
 
-static treadle_status gqa_prepare(td_prepare *p)
-{
+static treadle_status gqa_prepare(td_prepare *p) {
     gqa_state *s = p->state;
 
     TD_TRY(refuse(p));
@@ -91,16 +104,14 @@ static treadle_status gqa_prepare(td_prepare *p)
 static bool has(const td_infer *in, size_t i) { return i < in->n_inputs && in->inputs[i]->kind == TD_VALUE_TENSOR; }
 
 /* The number in total_sequence_length; false: not known yet. */
-static bool total_of(const td_infer *in, int64_t *total)
-{
+static bool total_of(const td_infer *in, int64_t *total) {
     const td_tensor *t = &in->inputs[IN_TOTAL]->tensor;
     if (!t->data || !td_shape_known(&t->shape) || td_tensor_count(t) != 1) return false;
     *total = td_load_i64(t->dtype, t->data, 0);
     return true;
 }
 
-static treadle_status gqa_infer(td_infer *in)
-{
+static treadle_status gqa_infer(td_infer *in) {
     const gqa_state *s = in->state;
     const td_shape *q = &in->inputs[IN_QUERY]->tensor.shape;
     int64_t heads = s->n_heads + (has(in, IN_KEY) ? 0 : 2 * s->n_kv_heads), size = TD_DIM_UNKNOWN, total;
@@ -109,7 +120,8 @@ static treadle_status gqa_infer(td_infer *in)
     td_shape out = q->rank < 0 ? (td_shape){3, {TD_DIM_UNKNOWN, TD_DIM_UNKNOWN, TD_DIM_UNKNOWN}} : *q;
     if (out.dims[2] >= 0) {
         if (out.dims[2] == 0 || out.dims[2] % heads != 0)
-            return td_infer_fail(in, "%lld hidden values are not a multiple of %lld heads", (long long)out.dims[2], (long long)heads);
+            return td_infer_fail(in, "%lld hidden values are not a multiple of %lld heads", (long long)out.dims[2],
+                                 (long long)heads);
         size = out.dims[2] / heads;
         out.dims[2] = size * s->n_heads;
     }
@@ -125,8 +137,8 @@ static treadle_status gqa_infer(td_infer *in)
         td_shape expected = {4, {out.dims[0], s->n_kv_heads, past, size}};
         if (td_shape_known(k) && td_shape_known(v) && td_shape_known(&expected) &&
             !(td_shape_equal(k, &expected) && td_shape_equal(v, &expected)))
-            return td_infer_fail(in, "past_key and past_value must be [batch, %lld, past, %lld]", (long long)s->n_kv_heads,
-                                 (long long)size);
+            return td_infer_fail(in, "past_key and past_value must be [batch, %lld, past, %lld]",
+                                 (long long)s->n_kv_heads, (long long)size);
     }
     if (total_of(in, &total) && past >= 0) {
         if (total < 0) return td_infer_fail(in, "total_sequence_length is %lld", (long long)total);
@@ -145,8 +157,7 @@ typedef struct heads {
     int64_t batch, token, head; /* strides in elements; heads are dense */
 } heads;
 
-static char *head_at(const heads *x, int64_t b, int64_t t, int64_t h)
-{
+static char *head_at(const heads *x, int64_t b, int64_t t, int64_t h) {
     return x->data + (b * x->batch + t * x->token + h * x->head) * (td_dtype_bits(x->dtype) / 8);
 }
 
@@ -157,20 +168,19 @@ typedef struct gqa_run {
     int64_t n_present;                  /* rows of present */
     bool first;                         /* a first prompt: no past */
     const int32_t *seqlens;
-    heads query, key, value;            /* inputs */
+    heads query, key, value; /* inputs */
     heads past_key, past_value, present_key, present_value;
-    heads q;                            /* what attention reads: float32 */
+    heads q; /* what attention reads: float32 */
     const float *q_norm, *k_norm;
-    const int64_t *positions;           /* [batch, new] or NULL */
-    float *buffer;                      /* per thread: [size + 2 * half] */
+    const int64_t *positions; /* [batch, new] or NULL */
+    float *buffer;            /* per thread: [size + 2 * half] */
     int64_t per_thread;
 } gqa_run;
 
 static int64_t n_total(const gqa_run *w, int64_t b) { return (int64_t)w->seqlens[b] + 1; }
 static int64_t n_past(const gqa_run *w, int64_t b) { return w->first ? 0 : n_total(w, b) - w->n_new; }
 
-static void convert(td_dtype from, const void *source, td_dtype to, void *target, int64_t n, float *buffer)
-{
+static void convert(td_dtype from, const void *source, td_dtype to, void *target, int64_t n, float *buffer) {
     if (from == to) {
         if (source != target) memmove(target, source, (size_t)n * (size_t)td_dtype_bits(from) / 8);
     } else if (to == TD_FLOAT) {
@@ -185,8 +195,7 @@ static void convert(td_dtype from, const void *source, td_dtype to, void *target
 
 /* One head of q or k: normalised, rotated, stored at `to`. cos NULL: not rotated. */
 static void place_head(const gqa_run *w, const heads *from, const char *source, const float *norm, const float *cos,
-                       const float *sin, td_dtype to_dtype, char *to, float *buffer)
-{
+                       const float *sin, td_dtype to_dtype, char *to, float *buffer) {
     if (!norm && !cos) {
         convert(from->dtype, source, to_dtype, to, w->size, buffer);
         return;
@@ -208,8 +217,7 @@ static void place_head(const gqa_run *w, const heads *from, const char *source, 
     if (to_dtype != TD_FLOAT) td_from_f32(to_dtype, y, w->size, to);
 }
 
-static const float *rotation(const gqa_run *w, size_t input, int64_t position, float *copy)
-{
+static const float *rotation(const gqa_run *w, size_t input, int64_t position, float *copy) {
     const td_tensor *t = w->r->in[input];
     const char *row = (const char *)t->data + position * w->half * (td_dtype_bits(t->dtype) / 8);
     if (t->dtype == TD_FLOAT) return (const float *)(const void *)row;
@@ -219,15 +227,13 @@ static const float *rotation(const gqa_run *w, size_t input, int64_t position, f
 
 /* The rotary position of new token t. Of position_ids a first prompt reads the first entry only, as the op text has it.
  * Padding behind a ragged prompt gets a position that is surely there. */
-static int64_t position_of(const gqa_run *w, int64_t b, int64_t t)
-{
+static int64_t position_of(const gqa_run *w, int64_t b, int64_t t) {
     if (w->positions) return w->first ? w->positions[0] + t : w->positions[b * w->n_new + t];
     int64_t at = n_past(w, b) + t;
     return w->first && at >= n_total(w, b) ? 0 : at;
 }
 
-static void place_tokens(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void place_tokens(void *arg, int64_t begin, int64_t end, int thread) {
     const gqa_run *w = arg;
     const gqa_state *s = w->s;
     float *buffer = w->buffer + thread * w->per_thread;
@@ -242,9 +248,11 @@ static void place_tokens(void *arg, int64_t begin, int64_t end, int thread)
             sin = rotation(w, IN_SIN, position, buffer + w->size + w->half);
         }
         for (int64_t h = 0; own_q && h < s->n_heads; h++)
-            place_head(w, &w->query, head_at(&w->query, b, t, h), w->q_norm, cos, sin, TD_FLOAT, head_at(&w->q, b, t, h), buffer);
+            place_head(w, &w->query, head_at(&w->query, b, t, h), w->q_norm, cos, sin, TD_FLOAT,
+                       head_at(&w->q, b, t, h), buffer);
         for (int64_t h = 0; h < s->n_kv_heads; h++) {
-            place_head(w, &w->key, head_at(&w->key, b, t, h), w->k_norm, cos, sin, s->cache, head_at(&w->present_key, b, to, h), buffer);
+            place_head(w, &w->key, head_at(&w->key, b, t, h), w->k_norm, cos, sin, s->cache,
+                       head_at(&w->present_key, b, to, h), buffer);
             place_head(w, &w->value, head_at(&w->value, b, t, h), NULL, NULL, NULL, s->cache,
                        head_at(&w->present_value, b, to, h), buffer);
         }
@@ -252,8 +260,7 @@ static void place_tokens(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* What is in present besides the new tokens, for one cache: past's rows before, zeros behind. */
-static void fill_cache(const gqa_run *w, const heads *past, const heads *present, int64_t b, int64_t h)
-{
+static void fill_cache(const gqa_run *w, const heads *past, const heads *present, int64_t b, int64_t h) {
     size_t bytes = (size_t)w->size * (size_t)td_dtype_bits(w->s->cache) / 8;
     int64_t before = n_past(w, b);
     if (past->data && past->data == present->data) return;
@@ -261,8 +268,7 @@ static void fill_cache(const gqa_run *w, const heads *past, const heads *present
     for (int64_t t = before + w->n_new; t < w->n_present; t++) memset(head_at(present, b, t, h), 0, bytes);
 }
 
-static void fill_caches(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void fill_caches(void *arg, int64_t begin, int64_t end, int thread) {
     const gqa_run *w = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -273,8 +279,7 @@ static void fill_caches(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* [batch, token, head * size], or a part of it that starts at head `first`; dense heads. */
-static treadle_status token_heads(td_run *r, const td_tensor *t, int64_t first, int64_t size, heads *out)
-{
+static treadle_status token_heads(td_run *r, const td_tensor *t, int64_t first, int64_t size, heads *out) {
     td_tensor copy = *t;
     if (t->strides[2] != 1) {
         size_t bytes;
@@ -289,13 +294,12 @@ static treadle_status token_heads(td_run *r, const td_tensor *t, int64_t first, 
 }
 
 /* [batch, head, token, size] */
-static heads cache_heads(const td_tensor *t)
-{
-    return (heads){.data = t->data, .dtype = t->dtype, .batch = t->strides[0], .token = t->strides[2], .head = t->strides[1]};
+static heads cache_heads(const td_tensor *t) {
+    return (heads){
+        .data = t->data, .dtype = t->dtype, .batch = t->strides[0], .token = t->strides[2], .head = t->strides[1]};
 }
 
-static treadle_status make_dense(td_run *r, const td_tensor *t, td_tensor *out)
-{
+static treadle_status make_dense(td_run *r, const td_tensor *t, td_tensor *out) {
     *out = *t;
     if (t->strides[3] == 1 || t->shape.dims[3] == 1) return TREADLE_OK;
     size_t bytes;
@@ -309,8 +313,7 @@ static treadle_status make_dense(td_run *r, const td_tensor *t, td_tensor *out)
 static const td_tensor *input(const td_run *r, size_t i) { return i < r->n_inputs ? r->in[i] : NULL; }
 
 /* float32 of a dense input; in place if it is that already. */
-static treadle_status dense_f32(td_run *r, const td_tensor *t, const float **out)
-{
+static treadle_status dense_f32(td_run *r, const td_tensor *t, const float **out) {
     *out = t->data;
     if (t->dtype == TD_FLOAT) return TREADLE_OK;
     float *copy = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof(float));
@@ -320,8 +323,7 @@ static treadle_status dense_f32(td_run *r, const td_tensor *t, const float **out
     return TREADLE_OK;
 }
 
-static treadle_status check_lengths(const gqa_run *w)
-{
+static treadle_status check_lengths(const gqa_run *w) {
     td_run *r = w->r;
     const td_tensor *past = input(r, IN_PAST_KEY);
     int64_t n_kept = past ? past->shape.dims[2] : 0;
@@ -339,8 +341,7 @@ static treadle_status check_lengths(const gqa_run *w)
     return TREADLE_OK;
 }
 
-static treadle_status check_rotation(gqa_run *w)
-{
+static treadle_status check_rotation(gqa_run *w) {
     const td_tensor *cos = input(w->r, IN_COS), *sin = input(w->r, IN_SIN), *positions = input(w->r, IN_POSITIONS);
 
     if (!w->s->rotary) return TREADLE_OK;
@@ -360,11 +361,11 @@ static treadle_status check_rotation(gqa_run *w)
 }
 
 /* Views of all inputs, past and present. */
-static treadle_status set_up(gqa_run *w)
-{
+static treadle_status set_up(gqa_run *w) {
     td_run *r = w->r;
     const gqa_state *s = w->s;
-    const td_tensor *q = r->in[IN_QUERY], *key = input(r, IN_KEY), *value = input(r, IN_VALUE), *past = input(r, IN_PAST_KEY);
+    const td_tensor *q = r->in[IN_QUERY], *key = input(r, IN_KEY), *value = input(r, IN_VALUE),
+                    *past = input(r, IN_PAST_KEY);
     int64_t heads_in = s->n_heads + (key ? 0 : 2 * s->n_kv_heads);
     td_tensor dense, scratch;
 
@@ -406,8 +407,7 @@ static treadle_status set_up(gqa_run *w)
 }
 
 /* Norm weights, memory for rotated queries, buffers of the threads. */
-static treadle_status set_up_tokens(gqa_run *w)
-{
+static treadle_status set_up_tokens(gqa_run *w) {
     td_run *r = w->r;
     const td_tensor *q_norm = input(r, IN_Q_NORM), *k_norm = input(r, IN_K_NORM);
     size_t threads = (size_t)td_pool_threads(r->pool);
@@ -430,8 +430,7 @@ static treadle_status set_up_tokens(gqa_run *w)
 }
 
 /* Bias and sinks of the jobs; strides of 0 where the bias is shared. */
-static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t group)
-{
+static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t group) {
     td_run *r = w->r;
     const gqa_state *s = w->s;
     const td_tensor *bias = input(r, IN_BIAS), *sink = input(r, IN_SINK);
@@ -439,14 +438,17 @@ static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t
 
     if (bias) {
         const int64_t *d = bias->shape.dims;
-        if (bias->shape.rank != 4 || (d[0] != 1 && d[0] != w->n_batch) || (d[1] != 1 && d[1] != s->n_heads) || d[2] != w->n_new)
-            return td_run_fail(r, "attention_bias must be [1 or batch, 1 or heads, sequence_length, total_sequence_length]");
+        if (bias->shape.rank != 4 || (d[0] != 1 && d[0] != w->n_batch) || (d[1] != 1 && d[1] != s->n_heads) ||
+            d[2] != w->n_new)
+            return td_run_fail(
+                r, "attention_bias must be [1 or batch, 1 or heads, sequence_length, total_sequence_length]");
         for (int64_t b = 0; b < w->n_batch; b++)
             if (d[3] < n_total(w, b)) return td_run_fail(r, "attention_bias is shorter than the sequence");
         TD_TRY(dense_f32(r, bias, &values));
     }
     if (sink) {
-        if (td_tensor_count(sink) != s->n_heads) return td_run_fail(r, "head_sink must have %lld values", (long long)s->n_heads);
+        if (td_tensor_count(sink) != s->n_heads)
+            return td_run_fail(r, "head_sink must have %lld values", (long long)s->n_heads);
         TD_TRY(dense_f32(r, sink, &sinks));
     } else if (s->smooth) {
         float *zeros = td_run_scratch(r, (size_t)s->n_heads * sizeof(float));
@@ -467,8 +469,7 @@ static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t
     return TREADLE_OK;
 }
 
-static treadle_status attend(const gqa_run *w)
-{
+static treadle_status attend(const gqa_run *w) {
     td_run *r = w->r;
     const gqa_state *s = w->s;
     const td_tensor *y = r->out[OUT_Y];
@@ -481,19 +482,33 @@ static treadle_status attend(const gqa_run *w)
     if (!jobs || !out) return TREADLE_OUT_OF_MEMORY;
     for (int64_t i = 0; i < n_jobs; i++) {
         int64_t b = i / s->n_kv_heads, h = i % s->n_kv_heads;
-        jobs[i] = (td_attention_f32){
-            .n_q = w->n_new, .n_keys = n_total(w, b), .group = group, .head_size = w->size, .v_head_size = w->size,
-            .q = (const float *)(const void *)head_at(&w->q, b, 0, h * group), .q_row = w->q.token, .q_head = w->q.head,
-            .kv = s->cache, .k = head_at(&w->present_key, b, 0, h), .v = head_at(&w->present_value, b, 0, h),
-            .k_row = w->present_key.token, .v_row = w->present_value.token,
-            .out = out + b * w->n_new * row + h * group * w->size, .out_row = row, .out_head = w->size,
-            .causal = s->causal, .first = n_past(w, b), .window = s->window > 0 ? s->window : 0,
-            .scale = s->scale != 0 ? s->scale : 1 / sqrtf((float)w->size), .softcap = s->softcap};
+        jobs[i] = (td_attention_f32){.n_q = w->n_new,
+                                     .n_keys = n_total(w, b),
+                                     .group = group,
+                                     .head_size = w->size,
+                                     .v_head_size = w->size,
+                                     .q = (const float *)(const void *)head_at(&w->q, b, 0, h * group),
+                                     .q_row = w->q.token,
+                                     .q_head = w->q.head,
+                                     .kv = s->cache,
+                                     .k = head_at(&w->present_key, b, 0, h),
+                                     .v = head_at(&w->present_value, b, 0, h),
+                                     .k_row = w->present_key.token,
+                                     .v_row = w->present_value.token,
+                                     .out = out + b * w->n_new * row + h * group * w->size,
+                                     .out_row = row,
+                                     .out_head = w->size,
+                                     .causal = s->causal,
+                                     .first = n_past(w, b),
+                                     .window = s->window > 0 ? s->window : 0,
+                                     .scale = s->scale != 0 ? s->scale : 1 / sqrtf((float)w->size),
+                                     .softcap = s->softcap};
     }
     TD_TRY(add_bias(w, jobs, group));
     widest = jobs[0];
     for (int64_t i = 1; i < n_jobs; i++) widest.n_keys = TD_MAX(widest.n_keys, jobs[i].n_keys);
-    if (!td_attention_f32_scratch(s->attention, &widest, n_jobs, r->pool, &bytes)) return td_run_fail(r, "sizes overflow");
+    if (!td_attention_f32_scratch(s->attention, &widest, n_jobs, r->pool, &bytes))
+        return td_run_fail(r, "sizes overflow");
     void *scratch = td_run_scratch(r, bytes);
     if (!scratch) return TREADLE_OUT_OF_MEMORY;
     td_attention_f32_parallel(s->attention, jobs, n_jobs, r->pool, scratch);
@@ -501,8 +516,7 @@ static treadle_status attend(const gqa_run *w)
     return TREADLE_OK;
 }
 
-static treadle_status gqa_run_op(td_run *r)
-{
+static treadle_status gqa_run_op(td_run *r) {
     enum { GRAIN = 16384 };
     gqa_run w = {.s = r->state, .r = r};
 
@@ -518,11 +532,11 @@ static treadle_status gqa_run_op(td_run *r)
     return r->out[OUT_Y] ? attend(&w) : TREADLE_OK;
 }
 
-const td_op_impl td_op_group_query_attention = {
-    .state_bytes = sizeof(gqa_state),
-    .prepare = gqa_prepare,
-    .infer = gqa_infer,
-    .run = gqa_run_op,
-    .flags = TD_OP_EXTENDS,
-    .strided_inputs = 1u << IN_QUERY | 1u << IN_KEY | 1u << IN_VALUE | 1u << IN_PAST_KEY | 1u << IN_PAST_VALUE,
-    .strided_outputs = 1u << OUT_KEY | 1u << OUT_VALUE};
+const td_op_impl td_op_group_query_attention = {.state_bytes = sizeof(gqa_state),
+                                                .prepare = gqa_prepare,
+                                                .infer = gqa_infer,
+                                                .run = gqa_run_op,
+                                                .flags = TD_OP_EXTENDS,
+                                                .strided_inputs = 1u << IN_QUERY | 1u << IN_KEY | 1u << IN_VALUE |
+                                                                  1u << IN_PAST_KEY | 1u << IN_PAST_VALUE,
+                                                .strided_outputs = 1u << OUT_KEY | 1u << OUT_VALUE};

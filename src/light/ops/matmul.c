@@ -5,8 +5,7 @@
 static treadle_status matmul_prepare(td_prepare *p) { return td_product_prepare(p, false, p->state); }
 
 /* Shapes as matrices: a vector on the left is a row, on the right a column. */
-static td_shape as_matrix(const td_shape *s, bool left)
-{
+static td_shape as_matrix(const td_shape *s, bool left) {
     td_shape out = *s;
     if (s->rank != 1) return out;
     out.rank = 2;
@@ -15,13 +14,13 @@ static td_shape as_matrix(const td_shape *s, bool left)
     return out;
 }
 
-static treadle_status matmul_infer(td_infer *in)
-{
+static treadle_status matmul_infer(td_infer *in) {
     const td_tensor *ta = &in->inputs[0]->tensor, *tb = &in->inputs[1]->tensor;
     td_shape out;
 
     if (ta->shape.rank < 0 || tb->shape.rank < 0) return td_infer_unknown(in, 0, ta->dtype, -1);
-    if (ta->shape.rank == 0 || tb->shape.rank == 0) return td_infer_fail(in, "scalars cannot be multiplied as matrices");
+    if (ta->shape.rank == 0 || tb->shape.rank == 0)
+        return td_infer_fail(in, "scalars cannot be multiplied as matrices");
     td_shape a = as_matrix(&ta->shape, true), b = as_matrix(&tb->shape, false);
     int64_t k_a = a.dims[a.rank - 1], k_b = b.dims[b.rank - 2], m = a.dims[a.rank - 2], n = b.dims[b.rank - 1];
     if (k_a >= 0 && k_b >= 0 && k_a != k_b)
@@ -40,8 +39,7 @@ typedef struct operand {
     int64_t steps[TD_MAX_RANK]; /* elements per stack dimension */
 } operand;
 
-static operand operand_of(const td_tensor *t, bool left, const td_shape *stack)
-{
+static operand operand_of(const td_tensor *t, bool left, const td_shape *stack) {
     operand o = {.matrix = {.rows = 1, .cols = 1, .data = t->data}};
     int rank = t->shape.rank;
 
@@ -61,8 +59,7 @@ static operand operand_of(const td_tensor *t, bool left, const td_shape *stack)
 }
 
 /* Dimensions of the stack that A and Y walk like further rows, against one B, become rows. */
-static void join_rows(td_shape *stack, operand *a, const operand *b, operand *y)
-{
+static void join_rows(td_shape *stack, operand *a, const operand *b, operand *y) {
     while (stack->rank > 0) {
         int d = stack->rank - 1;
         int64_t n = stack->dims[d];
@@ -79,10 +76,11 @@ static void join_rows(td_shape *stack, operand *a, const operand *b, operand *y)
     }
 }
 
-static void *moved(td_dtype dtype, void *data, int64_t elements) { return (char *)data + elements * (td_dtype_bits(dtype) / 8); }
+static void *moved(td_dtype dtype, void *data, int64_t elements) {
+    return (char *)data + elements * (td_dtype_bits(dtype) / 8);
+}
 
-static treadle_status matmul_run(td_run *r)
-{
+static treadle_status matmul_run(td_run *r) {
     const td_product *p = r->state;
     const td_tensor *ta = r->in[0], *tb = r->in[1], *ty = r->out[0];
     td_shape stack = ty->shape;
@@ -91,8 +89,8 @@ static treadle_status matmul_run(td_run *r)
     if (td_tensor_count(ty) == 0) return TREADLE_OK;
     stack.rank -= (ta->shape.rank > 1) + (tb->shape.rank > 1);
     operand a = operand_of(ta, true, &stack), b = operand_of(tb, false, &stack), y = {.matrix = {.data = ty->data}};
-    y.matrix = (td_matrix){.rows = a.matrix.rows, .cols = b.matrix.cols, .row_stride = b.matrix.cols, .col_stride = 1,
-                           .data = ty->data};
+    y.matrix = (td_matrix){
+        .rows = a.matrix.rows, .cols = b.matrix.cols, .row_stride = b.matrix.cols, .col_stride = 1, .data = ty->data};
     int64_t step = a.matrix.rows * b.matrix.cols;
     for (int d = stack.rank - 1; d >= 0; d--) {
         y.steps[d] = step;

@@ -15,11 +15,11 @@ enum { NONE = -1 };
 
 /* What one op of the family looks like. */
 typedef struct norm_form {
-    bool centred;                  /* subtract the mean */
+    bool centred; /* subtract the mean */
     bool has_axis;
-    int skip, gamma, beta, bias;   /* inputs; NONE: no such */
-    int mean, inverse, sum;        /* outputs */
-    bool out_as_gamma;             /* Y has gamma's type */
+    int skip, gamma, beta, bias; /* inputs; NONE: no such */
+    int mean, inverse, sum;      /* outputs */
+    bool out_as_gamma;           /* Y has gamma's type */
 } norm_form;
 
 typedef struct norm_state {
@@ -30,8 +30,7 @@ typedef struct norm_state {
     td_dtype out, stat;
 } norm_state;
 
-static treadle_status prepare_form(td_prepare *p, const norm_form *form)
-{
+static treadle_status prepare_form(td_prepare *p, const norm_form *form) {
     norm_state *s = p->state;
 
     s->form = form;
@@ -50,15 +49,13 @@ static treadle_status prepare_form(td_prepare *p, const norm_form *form)
     return TREADLE_OK;
 }
 
-static const td_tensor *input_of(td_infer *in, int i)
-{
+static const td_tensor *input_of(td_infer *in, int i) {
     bool there = i != NONE && (size_t)i < in->n_inputs && in->inputs[i]->kind == TD_VALUE_TENSOR;
     return there ? &in->inputs[i]->tensor : NULL;
 }
 
 /* gamma, beta, bias: must broadcast to what they are applied to, without making it larger. */
-static treadle_status check_operand(td_infer *in, int i, const td_shape *x, const char *what)
-{
+static treadle_status check_operand(td_infer *in, int i, const td_shape *x, const char *what) {
     const td_tensor *t = input_of(in, i);
     td_shape sum;
 
@@ -68,8 +65,7 @@ static treadle_status check_operand(td_infer *in, int i, const td_shape *x, cons
     return TREADLE_OK;
 }
 
-static treadle_status norm_infer(td_infer *in)
-{
+static treadle_status norm_infer(td_infer *in) {
     const norm_state *s = in->state;
     const norm_form *f = s->form;
     const td_tensor *x = &in->inputs[0]->tensor;
@@ -103,7 +99,7 @@ typedef struct operand {
 typedef struct norm_run {
     const norm_state *s;
     td_run *r;
-    int64_t n;     /* of a row */
+    int64_t n; /* of a row */
     operand skip, gamma, beta, bias;
     float *buffer; /* per thread: `per_thread` floats */
     int64_t per_thread;
@@ -112,8 +108,7 @@ typedef struct norm_run {
 enum { BUFFERS = 5 }; /* rows of float32 that one thread needs when types differ: x, skip, gamma, beta, bias */
 
 /* Repeats t, which broadcasts to x, until it covers whole rows; as it is where it does already. */
-static treadle_status operand_of(td_run *r, int i, const td_shape *x, int axis, operand *out)
-{
+static treadle_status operand_of(td_run *r, int i, const td_shape *x, int axis, operand *out) {
     const td_tensor *t = i == NONE || (size_t)i >= r->n_inputs ? NULL : r->in[i];
     td_shape to = *x;
     td_tensor full, spread;
@@ -149,8 +144,7 @@ static treadle_status operand_of(td_run *r, int i, const td_shape *x, int axis, 
     return TREADLE_OK;
 }
 
-static const float *row_f32(const operand *o, int64_t row, int64_t n, float *buffer)
-{
+static const float *row_f32(const operand *o, int64_t row, int64_t n, float *buffer) {
     if (!o->data) return NULL;
     const char *at = (const char *)o->data + row % o->rows * n * (td_dtype_bits(o->dtype) / 8);
     if (o->dtype == TD_FLOAT) return (const float *)(const void *)at;
@@ -158,16 +152,16 @@ static const float *row_f32(const operand *o, int64_t row, int64_t n, float *buf
     return buffer;
 }
 
-static void store_row(const td_tensor *t, int64_t row, int64_t n, const float *values)
-{
+static void store_row(const td_tensor *t, int64_t row, int64_t n, const float *values) {
     char *at = (char *)t->data + row * n * (td_dtype_bits(t->dtype) / 8);
     if ((const char *)values != at) td_from_f32(t->dtype, values, n, at);
 }
 
-static td_tensor *output_of(const td_run *r, int i) { return i == NONE || (size_t)i >= r->n_outputs ? NULL : r->out[i]; }
+static td_tensor *output_of(const td_run *r, int i) {
+    return i == NONE || (size_t)i >= r->n_outputs ? NULL : r->out[i];
+}
 
-static void rows_f32(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void rows_f32(void *arg, int64_t begin, int64_t end, int thread) {
     const norm_run *w = arg;
     const norm_form *f = w->s->form;
     int64_t n = w->n, step = TD_ROUND_UP(n, 16);
@@ -178,7 +172,8 @@ static void rows_f32(void *arg, int64_t begin, int64_t end, int thread)
 
     for (int64_t row = begin; row < end; row++) {
         const float *x = row_f32(&in, row, n, x_buffer);
-        const float *gamma = row_f32(&w->gamma, row, n, buffer + 2 * step), *beta = row_f32(&w->beta, row, n, buffer + 3 * step);
+        const float *gamma = row_f32(&w->gamma, row, n, buffer + 2 * step),
+                    *beta = row_f32(&w->beta, row, n, buffer + 3 * step);
         if (w->skip.data) {
             const float *bias = row_f32(&w->bias, row, n, buffer + 4 * step);
             float *to = sum && sum->dtype == TD_FLOAT ? (float *)sum->data + row * n : x_buffer;
@@ -187,23 +182,19 @@ static void rows_f32(void *arg, int64_t begin, int64_t end, int thread)
             x = to;
         }
         float *to = y->dtype == TD_FLOAT ? (float *)y->data + row * n : x_buffer, mean = 0, inverse;
-        if (f->centred)
-            inverse = w->s->kernels->layer_norm(x, gamma, beta, n, w->s->epsilon, to, &mean);
-        else
-            inverse = w->s->kernels->rms_norm(x, gamma, n, w->s->epsilon, to);
+        if (f->centred) inverse = w->s->kernels->layer_norm(x, gamma, beta, n, w->s->epsilon, to, &mean);
+        else inverse = w->s->kernels->rms_norm(x, gamma, n, w->s->epsilon, to);
         store_row(y, row, n, to);
         if (mean_out) store_row(mean_out, row, 1, &mean);
         if (inverse_out) store_row(inverse_out, row, 1, &inverse);
     }
 }
 
-static double at_f64(const operand *o, int64_t row, int64_t n, int64_t i, double absent)
-{
+static double at_f64(const operand *o, int64_t row, int64_t n, int64_t i, double absent) {
     return o->data ? td_load_f64(o->dtype, o->data, row % o->rows * n + i) : absent;
 }
 
-static void rows_f64(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void rows_f64(void *arg, int64_t begin, int64_t end, int thread) {
     const norm_run *w = arg;
     const norm_form *f = w->s->form;
     int64_t n = w->n;
@@ -228,8 +219,7 @@ static void rows_f64(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static treadle_status norm_run_op(td_run *r)
-{
+static treadle_status norm_run_op(td_run *r) {
     enum { GRAIN = 8192 };
     const norm_state *s = r->state;
     const norm_form *f = s->form;
@@ -257,16 +247,13 @@ static treadle_status norm_run_op(td_run *r)
     return TREADLE_OK;
 }
 
-#define NORM_OP(name, ...)                                                                                  \
-    static treadle_status name##_prepare(td_prepare *p)                                                               \
-    {                                                                                                                 \
-        static const norm_form form = {__VA_ARGS__};                                                                  \
-        return prepare_form(p, &form);                                                                                \
-    }                                                                                                                 \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(norm_state),                                               \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = norm_infer,                                                             \
-                                     .run = norm_run_op};
+#define NORM_OP(name, ...)                                                                                             \
+    static treadle_status name##_prepare(td_prepare *p) {                                                              \
+        static const norm_form form = {__VA_ARGS__};                                                                   \
+        return prepare_form(p, &form);                                                                                 \
+    }                                                                                                                  \
+    const td_op_impl td_op_##name = {                                                                                  \
+        .state_bytes = sizeof(norm_state), .prepare = name##_prepare, .infer = norm_infer, .run = norm_run_op};
 NORM_OP(layer_normalization, .centred = true, .has_axis = true, .skip = NONE, .gamma = 1, .beta = 2, .bias = NONE,
         .mean = 1, .inverse = 2, .sum = NONE)
 NORM_OP(rms_normalization, .has_axis = true, .skip = NONE, .gamma = 1, .beta = NONE, .bias = NONE, .mean = NONE,
@@ -275,5 +262,5 @@ NORM_OP(simplified_layer_normalization, .has_axis = true, .skip = NONE, .gamma =
         .mean = NONE, .inverse = 1, .sum = NONE, .out_as_gamma = true)
 NORM_OP(skip_simplified_layer_normalization, .skip = 1, .gamma = 2, .beta = NONE, .bias = 3, .mean = 1, .inverse = 2,
         .sum = 3)
-NORM_OP(skip_layer_normalization, .centred = true, .skip = 1, .gamma = 2, .beta = 3, .bias = 4, .mean = 1,
-        .inverse = 2, .sum = 3)
+NORM_OP(skip_layer_normalization, .centred = true, .skip = 1, .gamma = 2, .beta = 3, .bias = 4, .mean = 1, .inverse = 2,
+        .sum = 3)

@@ -7,11 +7,12 @@
 
 /* --- weights --- */
 
-static treadle_status pack(td_prepare *p, const td_tensor *b, bool transposed, td_product *out)
-{
+static treadle_status pack(td_prepare *p, const td_tensor *b, bool transposed, td_product *out) {
     int64_t k = b->shape.dims[transposed ? 1 : 0], n = b->shape.dims[transposed ? 0 : 1];
     td_gemm_b from = {.form = transposed ? TD_GEMM_TRANSPOSED : TD_GEMM_NORMAL,
-                      .dtype = b->dtype, .data = b->data, .ld = b->shape.dims[1]};
+                      .dtype = b->dtype,
+                      .data = b->data,
+                      .ld = b->shape.dims[1]};
     size_t bytes;
     void *packed;
     bool ready;
@@ -27,14 +28,19 @@ static treadle_status pack(td_prepare *p, const td_tensor *b, bool transposed, t
     return TREADLE_OK;
 }
 
-treadle_status td_product_prepare(td_prepare *p, bool transposed_b, td_product *out)
-{
+treadle_status td_product_prepare(td_prepare *p, bool transposed_b, td_product *out) {
     const td_tensor *b = td_input_const(p, 1);
 
     out->dtype = td_input_dtype(p, 0);
     switch (out->dtype) {
-    case TD_FLOAT: case TD_FLOAT16: case TD_BFLOAT16: case TD_DOUBLE:
-    case TD_INT32: case TD_INT64: case TD_UINT32: case TD_UINT64: break;
+    case TD_FLOAT:
+    case TD_FLOAT16:
+    case TD_BFLOAT16:
+    case TD_DOUBLE:
+    case TD_INT32:
+    case TD_INT64:
+    case TD_UINT32:
+    case TD_UINT64: break;
     default: return td_unsupported(p, "element type %s", td_dtype_name(out->dtype));
     }
     out->kernels = td_gemm_f32_pick();
@@ -45,23 +51,22 @@ treadle_status td_product_prepare(td_prepare *p, bool transposed_b, td_product *
 
 /* --- float32 and the halves --- */
 
-static void dense_copy(td_dtype dtype, const td_matrix *from, void *to)
-{
-    td_tensor source = {.dtype = dtype, .shape = {2, {from->rows, from->cols}}, .data = from->data,
+static void dense_copy(td_dtype dtype, const td_matrix *from, void *to) {
+    td_tensor source = {.dtype = dtype,
+                        .shape = {2, {from->rows, from->cols}},
+                        .data = from->data,
                         .strides = {from->row_stride, from->col_stride}};
     td_tensor dense;
     td_tensor_view(&dense, dtype, &source.shape, to);
     td_tensor_copy(&dense, &source);
 }
 
-static size_t matrix_bytes(td_dtype dtype, const td_matrix *m)
-{
+static size_t matrix_bytes(td_dtype dtype, const td_matrix *m) {
     return (size_t)m->rows * (size_t)m->cols * ((size_t)td_dtype_bits(dtype) / 8); /* of a tensor that exists */
 }
 
 /* B as the kernel reads it; one whose strides it cannot read is copied first (the same for all jobs with this B). */
-static treadle_status kernel_b(td_run *r, const td_product *p, const td_matrix *b, td_gemm_b *out)
-{
+static treadle_status kernel_b(td_run *r, const td_product *p, const td_matrix *b, td_gemm_b *out) {
     out->dtype = p->dtype;
     out->data = p->packed ? p->packed : b->data;
     if (p->packed) {
@@ -87,16 +92,15 @@ typedef struct batch {
     uint8_t *scratch;
 } batch;
 
-static void run_whole(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void run_whole(void *arg, int64_t begin, int64_t end, int thread) {
     const batch *b = arg;
     const td_gemm_f32_kernels *kernels = b->p->kernels;
     void *scratch = b->scratch + TD_ROUND_UP(kernels->scratch_bytes, 64) * (size_t)thread;
     for (int64_t i = begin; i < end; i++) kernels->run(&b->gemms[i], 0, b->gemms[i].m, 0, b->gemms[i].n, scratch);
 }
 
-static treadle_status run_f32(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs, const float *bias)
-{
+static treadle_status run_f32(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs,
+                              const float *bias) {
     enum { GRAIN = 65536 };
     td_gemm_f32 *gemms = td_run_scratch(r, (size_t)n_jobs * sizeof *gemms);
     uint8_t *scratch = td_run_scratch(r, td_gemm_f32_scratch(p->kernels, r->pool));
@@ -104,12 +108,17 @@ static treadle_status run_f32(td_run *r, const td_product *p, const td_product_j
     if (!gemms || !scratch) return TREADLE_OUT_OF_MEMORY;
     for (int64_t i = 0; i < n_jobs; i++) {
         const td_product_job *j = &jobs[i];
-        gemms[i] = (td_gemm_f32){.m = j->y.rows, .n = j->y.cols, .k = j->a.cols, .a = j->a.data, .a_row = j->a.row_stride,
-                                 .a_col = j->a.col_stride, .bias = bias, .c = j->y.data, .c_row = j->y.row_stride};
-        if (i > 0 && j->b.data == jobs[i - 1].b.data)
-            gemms[i].b = gemms[i - 1].b;
-        else
-            TD_TRY(kernel_b(r, p, &j->b, &gemms[i].b));
+        gemms[i] = (td_gemm_f32){.m = j->y.rows,
+                                 .n = j->y.cols,
+                                 .k = j->a.cols,
+                                 .a = j->a.data,
+                                 .a_row = j->a.row_stride,
+                                 .a_col = j->a.col_stride,
+                                 .bias = bias,
+                                 .c = j->y.data,
+                                 .c_row = j->y.row_stride};
+        if (i > 0 && j->b.data == jobs[i - 1].b.data) gemms[i].b = gemms[i - 1].b;
+        else TD_TRY(kernel_b(r, p, &j->b, &gemms[i].b));
     }
     if (n_jobs >= 2 * td_pool_threads(r->pool) && td_pool_threads(r->pool) > 1) {
         batch b = {p, gemms, scratch};
@@ -122,15 +131,14 @@ static treadle_status run_f32(td_run *r, const td_product *p, const td_product_j
 }
 
 /* A is widened into scratch, the product made there, and rounded once. */
-static treadle_status run_half(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs)
-{
+static treadle_status run_half(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs) {
     const td_matrix *a0 = &jobs->a, *y0 = &jobs->y;
     size_t a_count = (size_t)(a0->rows * a0->cols), y_count = p->wide_y ? 0 : (size_t)(y0->rows * y0->cols);
     uint16_t *dense = td_run_scratch(r, matrix_bytes(p->dtype, a0));
     float *a = td_run_scratch(r, a_count * sizeof(float)), *y = td_run_scratch(r, y_count * sizeof(float));
     void *scratch = td_run_scratch(r, td_gemm_f32_scratch(p->kernels, r->pool));
-    td_gemm_f32 gemm = {.m = y0->rows, .n = y0->cols, .k = a0->cols, .a = a, .a_row = a0->cols, .a_col = 1,
-                        .c = y, .c_row = y0->cols};
+    td_gemm_f32 gemm = {
+        .m = y0->rows, .n = y0->cols, .k = a0->cols, .a = a, .a_row = a0->cols, .a_col = 1, .c = y, .c_row = y0->cols};
 
     if (!dense || !a || !y || !scratch) return TREADLE_OUT_OF_MEMORY;
     for (int64_t i = 0; i < n_jobs; i++) {
@@ -152,19 +160,18 @@ static treadle_status run_half(td_run *r, const td_product *p, const td_product_
 
 /* --- float64 and the integers --- */
 
-#define PLAIN_ROWS(T, name)                                                                                           \
-    static void name(const td_product_job *job, int64_t m0, int64_t m1)                                               \
-    {                                                                                                                 \
-        for (int64_t i = m0; i < m1; i++) {                                                                           \
-            const T *a = (const T *)job->a.data + i * job->a.row_stride;                                              \
-            T *y = (T *)job->y.data + i * job->y.row_stride;                                                          \
-            memset(y, 0, (size_t)job->y.cols * sizeof(T));                                                            \
-            for (int64_t k = 0; k < job->a.cols; k++) {                                                               \
-                const T *b = (const T *)job->b.data + k * job->b.row_stride;                                          \
-                T x = a[k * job->a.col_stride];                                                                       \
-                for (int64_t j = 0; j < job->y.cols; j++) y[j] += x * b[j * job->b.col_stride];                       \
-            }                                                                                                         \
-        }                                                                                                             \
+#define PLAIN_ROWS(T, name)                                                                                            \
+    static void name(const td_product_job *job, int64_t m0, int64_t m1) {                                              \
+        for (int64_t i = m0; i < m1; i++) {                                                                            \
+            const T *a = (const T *)job->a.data + i * job->a.row_stride;                                               \
+            T *y = (T *)job->y.data + i * job->y.row_stride;                                                           \
+            memset(y, 0, (size_t)job->y.cols * sizeof(T));                                                             \
+            for (int64_t k = 0; k < job->a.cols; k++) {                                                                \
+                const T *b = (const T *)job->b.data + k * job->b.row_stride;                                           \
+                T x = a[k * job->a.col_stride];                                                                        \
+                for (int64_t j = 0; j < job->y.cols; j++) y[j] += x * b[j * job->b.col_stride];                        \
+            }                                                                                                          \
+        }                                                                                                              \
     }
 PLAIN_ROWS(double, rows_f64)
 PLAIN_ROWS(uint32_t, rows_u32)
@@ -175,26 +182,22 @@ typedef struct plain {
     const td_product_job *jobs;
 } plain;
 
-static void plain_rows(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void plain_rows(void *arg, int64_t begin, int64_t end, int thread) {
     const plain *p = arg;
     int64_t rows = p->jobs->y.rows;
     (void)thread;
     while (begin < end) {
         const td_product_job *job = &p->jobs[begin / rows];
         int64_t m0 = begin % rows, m1 = TD_MIN(rows, m0 + end - begin);
-        if (p->dtype == TD_DOUBLE)
-            rows_f64(job, m0, m1);
-        else if (td_dtype_bits(p->dtype) == 32)
-            rows_u32(job, m0, m1);
-        else
-            rows_u64(job, m0, m1);
+        if (p->dtype == TD_DOUBLE) rows_f64(job, m0, m1);
+        else if (td_dtype_bits(p->dtype) == 32) rows_u32(job, m0, m1);
+        else rows_u64(job, m0, m1);
         begin += m1 - m0;
     }
 }
 
-treadle_status td_product_run(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs, const float *bias)
-{
+treadle_status td_product_run(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs,
+                              const float *bias) {
     enum { GRAIN = 16384 };
     if (n_jobs == 0 || jobs->y.rows == 0 || jobs->y.cols == 0) return TREADLE_OK;
     if (p->dtype == TD_FLOAT) return run_f32(r, p, jobs, n_jobs, bias);

@@ -30,7 +30,8 @@ typedef struct td_product {
 treadle_status td_product_prepare(td_prepare *p, bool transposed_b, td_product *out);
 
 /* Runs n jobs of one shape. bias: [n] of float32 added to every row, only where td_product_takes_bias. */
-treadle_status td_product_run(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs, const float *bias);
+treadle_status td_product_run(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs,
+                              const float *bias);
 static inline bool td_product_is_half(const td_product *p) { return p->dtype == TD_FLOAT16 || p->dtype == TD_BFLOAT16; }
 static inline bool td_product_takes_bias(const td_product *p) { return p->dtype == TD_FLOAT; }
 

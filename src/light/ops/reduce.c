@@ -11,7 +11,15 @@
 typedef enum reduce_kind { SUM, MEAN, MAX, MIN, PROD, L1, L2, LOG_SUM, LOG_SUM_EXP, SUM_SQUARE } reduce_kind;
 
 /* What is accumulated: kinds that differ only in what follows share a step. */
-typedef enum reduce_step { STEP_ADD, STEP_ADD_ABS, STEP_ADD_SQUARE, STEP_ADD_EXP, STEP_MULTIPLY, STEP_MAX, STEP_MIN } reduce_step;
+typedef enum reduce_step {
+    STEP_ADD,
+    STEP_ADD_ABS,
+    STEP_ADD_SQUARE,
+    STEP_ADD_EXP,
+    STEP_MULTIPLY,
+    STEP_MAX,
+    STEP_MIN
+} reduce_step;
 
 typedef struct reduce_state {
     reduce_kind kind;
@@ -21,8 +29,7 @@ typedef struct reduce_state {
     td_dtype dtype;
 } reduce_state;
 
-static treadle_status prepare_kind(td_prepare *p, reduce_kind kind)
-{
+static treadle_status prepare_kind(td_prepare *p, reduce_kind kind) {
     reduce_state *s = p->state;
     bool narrow = kind == MAX || kind == MIN;
 
@@ -39,17 +46,26 @@ static treadle_status prepare_kind(td_prepare *p, reduce_kind kind)
     }
     s->dtype = td_input_dtype(p, 0);
     switch (s->dtype) {
-    case TD_FLOAT: case TD_DOUBLE: case TD_FLOAT16: case TD_BFLOAT16:
-    case TD_INT32: case TD_INT64: case TD_UINT32: case TD_UINT64: return TREADLE_OK;
-    case TD_INT8: case TD_UINT8: case TD_BOOL: if (narrow) return TREADLE_OK; break;
+    case TD_FLOAT:
+    case TD_DOUBLE:
+    case TD_FLOAT16:
+    case TD_BFLOAT16:
+    case TD_INT32:
+    case TD_INT64:
+    case TD_UINT32:
+    case TD_UINT64: return TREADLE_OK;
+    case TD_INT8:
+    case TD_UINT8:
+    case TD_BOOL:
+        if (narrow) return TREADLE_OK;
+        break;
     default: break;
     }
     return td_unsupported(p, "element type %s", td_dtype_name(s->dtype));
 }
 
 /* Marks the axes that are reduced; *known false: the list is not there yet. */
-static treadle_status reduced_axes(td_infer *in, int rank, bool reduced[TD_MAX_RANK], bool *known)
-{
+static treadle_status reduced_axes(td_infer *in, int rank, bool reduced[TD_MAX_RANK], bool *known) {
     const reduce_state *s = in->state;
     int64_t list[TD_MAX_RANK];
     int n = s->n_axes, axis;
@@ -68,8 +84,7 @@ static treadle_status reduced_axes(td_infer *in, int rank, bool reduced[TD_MAX_R
     return TREADLE_OK;
 }
 
-static treadle_status reduce_infer(td_infer *in)
-{
+static treadle_status reduce_infer(td_infer *in) {
     const reduce_state *s = in->state;
     const td_shape *x = &in->inputs[0]->tensor.shape;
     bool reduced[TD_MAX_RANK] = {0}, known;
@@ -79,10 +94,8 @@ static treadle_status reduce_infer(td_infer *in)
     TD_TRY(reduced_axes(in, x->rank, reduced, &known));
     if (!known) return td_infer_unknown(in, 0, s->dtype, s->keep_dims ? x->rank : -1);
     for (int d = 0; d < x->rank; d++) {
-        if (!reduced[d])
-            out.dims[out.rank++] = x->dims[d];
-        else if (s->keep_dims)
-            out.dims[out.rank++] = 1;
+        if (!reduced[d]) out.dims[out.rank++] = x->dims[d];
+        else if (s->keep_dims) out.dims[out.rank++] = 1;
     }
     return td_infer_set(in, 0, s->dtype, &out);
 }
@@ -96,48 +109,47 @@ typedef union accumulator {
 } accumulator;
 
 /* Four chains hide the latency of an addition where elements lie close. */
-#define SUM_LOOP(T, A, expr)                                                                                          \
-    do {                                                                                                              \
-        A sum[4] = {acc, 0, 0, 0};                                                                                    \
-        int64_t j = 0;                                                                                                \
-        for (; j + 4 <= n; j += 4)                                                                                    \
-            for (int c = 0; c < 4; c++) {                                                                             \
-                const A v = (A)x[(j + c) * stride];                                                                   \
-                sum[c] += (A)(expr);                                                                                  \
-            }                                                                                                         \
-        for (; j < n; j++) {                                                                                          \
-            const A v = (A)x[j * stride];                                                                             \
-            sum[0] += (A)(expr);                                                                                      \
-        }                                                                                                             \
-        return (sum[0] + sum[1]) + (sum[2] + sum[3]);                                                                 \
+#define SUM_LOOP(T, A, expr)                                                                                           \
+    do {                                                                                                               \
+        A sum[4] = {acc, 0, 0, 0};                                                                                     \
+        int64_t j = 0;                                                                                                 \
+        for (; j + 4 <= n; j += 4)                                                                                     \
+            for (int c = 0; c < 4; c++) {                                                                              \
+                const A v = (A)x[(j + c) * stride];                                                                    \
+                sum[c] += (A)(expr);                                                                                   \
+            }                                                                                                          \
+        for (; j < n; j++) {                                                                                           \
+            const A v = (A)x[j * stride];                                                                              \
+            sum[0] += (A)(expr);                                                                                       \
+        }                                                                                                              \
+        return (sum[0] + sum[1]) + (sum[2] + sum[3]);                                                                  \
     } while (0)
 
 /* A: the accumulator; absolute, exponential: expressions of v. A NaN wins in MAX and MIN. */
-#define REDUCE_LOOP(T, A, name, absolute, exponential)                                                                \
-    static A name(reduce_step step, const T *x, int64_t n, int64_t stride, A acc, double shift)                       \
-    {                                                                                                                 \
-        (void)shift;                                                                                                  \
-        switch (step) {                                                                                               \
-        case STEP_ADD: SUM_LOOP(T, A, v);                                                                             \
-        case STEP_ADD_ABS: SUM_LOOP(T, A, absolute);                                                                  \
-        case STEP_ADD_SQUARE: SUM_LOOP(T, A, v * v);                                                                  \
-        case STEP_ADD_EXP: SUM_LOOP(T, A, exponential);                                                               \
-        case STEP_MULTIPLY:                                                                                           \
-            for (int64_t j = 0; j < n; j++) acc *= (A)x[j * stride];                                                  \
-            return acc;                                                                                               \
-        case STEP_MAX:                                                                                                \
-            for (int64_t j = 0; j < n; j++) {                                                                         \
-                const A v = (A)x[j * stride];                                                                         \
-                acc = v > acc || v != v ? v : acc;                                                                    \
-            }                                                                                                         \
-            return acc;                                                                                               \
-        default:                                                                                                      \
-            for (int64_t j = 0; j < n; j++) {                                                                         \
-                const A v = (A)x[j * stride];                                                                         \
-                acc = v < acc || v != v ? v : acc;                                                                    \
-            }                                                                                                         \
-            return acc;                                                                                               \
-        }                                                                                                             \
+#define REDUCE_LOOP(T, A, name, absolute, exponential)                                                                 \
+    static A name(reduce_step step, const T *x, int64_t n, int64_t stride, A acc, double shift) {                      \
+        (void)shift;                                                                                                   \
+        switch (step) {                                                                                                \
+        case STEP_ADD: SUM_LOOP(T, A, v);                                                                              \
+        case STEP_ADD_ABS: SUM_LOOP(T, A, absolute);                                                                   \
+        case STEP_ADD_SQUARE: SUM_LOOP(T, A, v *v);                                                                    \
+        case STEP_ADD_EXP: SUM_LOOP(T, A, exponential);                                                                \
+        case STEP_MULTIPLY:                                                                                            \
+            for (int64_t j = 0; j < n; j++) acc *= (A)x[j * stride];                                                   \
+            return acc;                                                                                                \
+        case STEP_MAX:                                                                                                 \
+            for (int64_t j = 0; j < n; j++) {                                                                          \
+                const A v = (A)x[j * stride];                                                                          \
+                acc = v > acc || v != v ? v : acc;                                                                     \
+            }                                                                                                          \
+            return acc;                                                                                                \
+        default:                                                                                                       \
+            for (int64_t j = 0; j < n; j++) {                                                                          \
+                const A v = (A)x[j * stride];                                                                          \
+                acc = v < acc || v != v ? v : acc;                                                                     \
+            }                                                                                                          \
+            return acc;                                                                                                \
+        }                                                                                                              \
     }
 REDUCE_LOOP(float, double, loop_f32, fabs(v), exp(v - shift))
 REDUCE_LOOP(double, double, loop_f64, fabs(v), exp(v - shift))
@@ -145,35 +157,33 @@ REDUCE_LOOP(double, double, loop_f64, fabs(v), exp(v - shift))
 REDUCE_LOOP(uint8_t, uint64_t, loop_u8, v, v)
 REDUCE_LOOP(uint32_t, uint64_t, loop_u32, v, v)
 REDUCE_LOOP(uint64_t, uint64_t, loop_u64, v, v)
-#define SIGNED_LOOP(T, name)                                                                                          \
-    static int64_t name(reduce_step step, const T *x, int64_t n, int64_t stride, int64_t acc, double shift)           \
-    {                                                                                                                 \
-        (void)shift;                                                                                                  \
-        uint64_t sum = (uint64_t)acc;                                                                                 \
-        for (int64_t j = 0; j < n; j++) {                                                                             \
-            const int64_t v = x[j * stride];                                                                          \
-            const uint64_t u = (uint64_t)v;                                                                           \
-            switch (step) {                                                                                           \
-            case STEP_MULTIPLY: sum *= u; break;                                                                      \
-            case STEP_ADD_ABS: sum += v < 0 ? 0 - u : u; break;                                                       \
-            case STEP_ADD_SQUARE: sum += u * u; break;                                                                \
-            case STEP_MAX: sum = v > (int64_t)sum ? u : sum; break;                                                   \
-            case STEP_MIN: sum = v < (int64_t)sum ? u : sum; break;                                                   \
-            default: sum += u; break;                                                                                 \
-            }                                                                                                         \
-        }                                                                                                             \
-        return (int64_t)sum;                                                                                          \
+#define SIGNED_LOOP(T, name)                                                                                           \
+    static int64_t name(reduce_step step, const T *x, int64_t n, int64_t stride, int64_t acc, double shift) {          \
+        (void)shift;                                                                                                   \
+        uint64_t sum = (uint64_t)acc;                                                                                  \
+        for (int64_t j = 0; j < n; j++) {                                                                              \
+            const int64_t v = x[j * stride];                                                                           \
+            const uint64_t u = (uint64_t)v;                                                                            \
+            switch (step) {                                                                                            \
+            case STEP_MULTIPLY: sum *= u; break;                                                                       \
+            case STEP_ADD_ABS: sum += v < 0 ? 0 - u : u; break;                                                        \
+            case STEP_ADD_SQUARE: sum += u * u; break;                                                                 \
+            case STEP_MAX: sum = v > (int64_t)sum ? u : sum; break;                                                    \
+            case STEP_MIN: sum = v < (int64_t)sum ? u : sum; break;                                                    \
+            default: sum += u; break;                                                                                  \
+            }                                                                                                          \
+        }                                                                                                              \
+        return (int64_t)sum;                                                                                           \
     }
 SIGNED_LOOP(int8_t, loop_i8)
 SIGNED_LOOP(int32_t, loop_i32)
 SIGNED_LOOP(int64_t, loop_i64)
 
 /* Exponentials of integers are of float kind. */
-#define EXP_LOOP(T, name)                                                                                             \
-    static double name(const T *x, int64_t n, int64_t stride, double acc, double shift)                               \
-    {                                                                                                                 \
-        for (int64_t j = 0; j < n; j++) acc += exp((double)x[j * stride] - shift);                                    \
-        return acc;                                                                                                   \
+#define EXP_LOOP(T, name)                                                                                              \
+    static double name(const T *x, int64_t n, int64_t stride, double acc, double shift) {                              \
+        for (int64_t j = 0; j < n; j++) acc += exp((double)x[j * stride] - shift);                                     \
+        return acc;                                                                                                    \
     }
 EXP_LOOP(int32_t, exp_i32)
 EXP_LOOP(int64_t, exp_i64)
@@ -181,14 +191,14 @@ EXP_LOOP(uint32_t, exp_u32)
 EXP_LOOP(uint64_t, exp_u64)
 
 static accumulator run_loop(td_dtype dtype, reduce_step step, const void *x, int64_t n, int64_t stride, accumulator acc,
-                            double shift)
-{
+                            double shift) {
     bool exponential = step == STEP_ADD_EXP;
     switch (dtype) {
     case TD_FLOAT: acc.f = loop_f32(step, x, n, stride, acc.f, shift); break;
     case TD_DOUBLE: acc.f = loop_f64(step, x, n, stride, acc.f, shift); break;
     case TD_INT8: acc.i = loop_i8(step, x, n, stride, acc.i, shift); break;
-    case TD_UINT8: case TD_BOOL: acc.u = loop_u8(step, x, n, stride, acc.u, shift); break;
+    case TD_UINT8:
+    case TD_BOOL: acc.u = loop_u8(step, x, n, stride, acc.u, shift); break;
     case TD_INT32:
         if (exponential) acc.f = exp_i32(x, n, stride, acc.f, shift);
         else acc.i = loop_i32(step, x, n, stride, acc.i, shift);
@@ -213,18 +223,17 @@ static accumulator run_loop(td_dtype dtype, reduce_step step, const void *x, int
 
 typedef struct reduce_run {
     reduce_kind kind;
-    td_dtype dtype;  /* of x and y */
+    td_dtype dtype; /* of x and y */
     const char *x;
     void *y;
-    int64_t bytes;   /* of an element of x */
+    int64_t bytes; /* of an element of x */
     int n_kept, n_reduced;
     int64_t kept[TD_MAX_RANK], kept_steps[TD_MAX_RANK];
     int64_t reduced[TD_MAX_RANK], reduced_steps[TD_MAX_RANK]; /* elements; the last one is the inner loop */
-    int64_t count; /* elements behind one output */
+    int64_t count;                                            /* elements behind one output */
 } reduce_run;
 
-static accumulator neutral(td_dtype dtype, reduce_step step)
-{
+static accumulator neutral(td_dtype dtype, reduce_step step) {
     accumulator acc = {.u = 0};
     td_kind kind = td_dtype_kind(dtype);
     int bits = td_dtype_bits(dtype);
@@ -240,8 +249,7 @@ static accumulator neutral(td_dtype dtype, reduce_step step)
 }
 
 /* Everything behind the output whose first element is `x`. */
-static accumulator reduce_one(const reduce_run *w, const char *x, reduce_step step, double shift)
-{
+static accumulator reduce_one(const reduce_run *w, const char *x, reduce_step step, double shift) {
     accumulator acc = neutral(w->dtype, step);
     int outer = w->n_reduced - 1;
     int64_t at[TD_MAX_RANK] = {0};
@@ -261,8 +269,7 @@ static accumulator reduce_one(const reduce_run *w, const char *x, reduce_step st
     }
 }
 
-static double as_f64(td_dtype dtype, accumulator acc)
-{
+static double as_f64(td_dtype dtype, accumulator acc) {
     switch (td_dtype_kind(dtype)) {
     case TD_KIND_FLOAT: return acc.f;
     case TD_KIND_INT: return (double)acc.i;
@@ -270,12 +277,9 @@ static double as_f64(td_dtype dtype, accumulator acc)
     }
 }
 
-static void store(const reduce_run *w, int64_t index, accumulator acc)
-{
-    if (td_dtype_kind(w->dtype) == TD_KIND_FLOAT)
-        td_store_f64(w->dtype, w->y, index, acc.f);
-    else
-        switch (td_dtype_bits(w->dtype)) { /* integers wrap */
+static void store(const reduce_run *w, int64_t index, accumulator acc) {
+    if (td_dtype_kind(w->dtype) == TD_KIND_FLOAT) td_store_f64(w->dtype, w->y, index, acc.f);
+    else switch (td_dtype_bits(w->dtype)) { /* integers wrap */
         case 8: ((uint8_t *)w->y)[index] = (uint8_t)acc.u; break;
         case 32: ((uint32_t *)w->y)[index] = (uint32_t)acc.u; break;
         default: ((uint64_t *)w->y)[index] = acc.u; break;
@@ -284,8 +288,7 @@ static void store(const reduce_run *w, int64_t index, accumulator acc)
 
 static void store_f64(const reduce_run *w, int64_t index, double value) { td_store_f64(w->dtype, w->y, index, value); }
 
-static void finish_one(const reduce_run *w, const char *x, int64_t index)
-{
+static void finish_one(const reduce_run *w, const char *x, int64_t index) {
     switch (w->kind) {
     case SUM: store(w, index, reduce_one(w, x, STEP_ADD, 0)); break;
     case L1: store(w, index, reduce_one(w, x, STEP_ADD_ABS, 0)); break;
@@ -313,8 +316,7 @@ static void finish_one(const reduce_run *w, const char *x, int64_t index)
     }
 }
 
-static void run_outputs(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void run_outputs(void *arg, int64_t begin, int64_t end, int thread) {
     const reduce_run *w = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -328,8 +330,7 @@ static void run_outputs(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* Sorts the dimensions of x into those that stay and those that go. */
-static void split_axes(const td_run *r, const td_tensor *x, reduce_run *w)
-{
+static void split_axes(const td_run *r, const td_tensor *x, reduce_run *w) {
     const reduce_state *s = r->state;
     const td_tensor *list = !s->has_axes && r->n_inputs > 1 ? r->in[1] : NULL;
     int64_t n = list ? td_tensor_count(list) : s->n_axes;
@@ -354,17 +355,14 @@ static void split_axes(const td_run *r, const td_tensor *x, reduce_run *w)
     /* neighbours that are walked as one become one */
     int kept = 0;
     for (int d = 1; d < w->n_reduced; d++) {
-        if (w->reduced_steps[kept] == w->reduced_steps[d] * w->reduced[d])
-            w->reduced[kept] *= w->reduced[d];
-        else
-            w->reduced[++kept] = w->reduced[d];
+        if (w->reduced_steps[kept] == w->reduced_steps[d] * w->reduced[d]) w->reduced[kept] *= w->reduced[d];
+        else w->reduced[++kept] = w->reduced[d];
         w->reduced_steps[kept] = w->reduced_steps[d];
     }
     if (w->n_reduced) w->n_reduced = kept + 1;
 }
 
-static treadle_status reduce_run_op(td_run *r)
-{
+static treadle_status reduce_run_op(td_run *r) {
     enum { GRAIN = 8192 };
     const reduce_state *s = r->state;
     td_tensor x = *r->in[0];
@@ -393,12 +391,12 @@ static treadle_status reduce_run_op(td_run *r)
     return TREADLE_OK;
 }
 
-#define REDUCE_OP(name, kind)                                                                                         \
-    static treadle_status name##_prepare(td_prepare *p) { return prepare_kind(p, kind); }                             \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(reduce_state),                                             \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = reduce_infer,                                                           \
-                                     .run = reduce_run_op,                                                            \
+#define REDUCE_OP(name, kind)                                                                                          \
+    static treadle_status name##_prepare(td_prepare *p) { return prepare_kind(p, kind); }                              \
+    const td_op_impl td_op_##name = {.state_bytes = sizeof(reduce_state),                                              \
+                                     .prepare = name##_prepare,                                                        \
+                                     .infer = reduce_infer,                                                            \
+                                     .run = reduce_run_op,                                                             \
                                      .strided_inputs = 1};
 REDUCE_OP(reduce_sum, SUM)
 REDUCE_OP(reduce_mean, MEAN)

@@ -17,8 +17,7 @@ typedef struct rotary_state {
     bool microsoft; /* its head size may follow from the cache, and one position may stand for all that follow */
 } rotary_state;
 
-static treadle_status prepare_rotary(td_prepare *p, bool microsoft)
-{
+static treadle_status prepare_rotary(td_prepare *p, bool microsoft) {
     rotary_state *s = p->state;
 
     s->kernels = td_rows_f32_pick();
@@ -30,14 +29,16 @@ static treadle_status prepare_rotary(td_prepare *p, bool microsoft)
     s->rotary_dim = td_attr_int(p, "rotary_embedding_dim");
     s->interleaved = td_attr_int(p, "interleaved") != 0;
     if (s->n_heads < 0 || s->rotary_dim < 0 || s->rotary_dim % 2 != 0)
-        return td_bad_node(p, "num_heads is %lld and rotary_embedding_dim %lld", (long long)s->n_heads, (long long)s->rotary_dim);
-    if (microsoft && s->rotary_dim > 0 && s->n_heads == 0) return td_bad_node(p, "rotary_embedding_dim needs num_heads");
-    if (microsoft && td_attr_float(p, "scale") != 1) return td_unsupported(p, "scale = %g", (double)td_attr_float(p, "scale"));
+        return td_bad_node(p, "num_heads is %lld and rotary_embedding_dim %lld", (long long)s->n_heads,
+                           (long long)s->rotary_dim);
+    if (microsoft && s->rotary_dim > 0 && s->n_heads == 0)
+        return td_bad_node(p, "rotary_embedding_dim needs num_heads");
+    if (microsoft && td_attr_float(p, "scale") != 1)
+        return td_unsupported(p, "scale = %g", (double)td_attr_float(p, "scale"));
     return TREADLE_OK;
 }
 
-static treadle_status rotary_infer(td_infer *in)
-{
+static treadle_status rotary_infer(td_infer *in) {
     int rank = in->inputs[0]->tensor.shape.rank;
     if (rank >= 0 && rank != 3 && rank != 4) return td_infer_fail(in, "the input must have 3 or 4 dimensions");
     return td_infer_same(in, 0, 0);
@@ -53,22 +54,19 @@ typedef struct rotary_run {
 } rotary_run;
 
 /* The row of cos and sin for a token. */
-static int64_t row_of(const rotary_run *w, int64_t b, int64_t t)
-{
+static int64_t row_of(const rotary_run *w, int64_t b, int64_t t) {
     if (!w->positions) return b * w->n_tokens + t;
     const int64_t *list = w->positions->data;
     return td_tensor_count(w->positions) == 1 && w->s->microsoft ? list[0] + t : list[b * w->n_tokens + t];
 }
 
-static const float *angles(const td_tensor *t, int64_t row, int64_t n, float *copy)
-{
+static const float *angles(const td_tensor *t, int64_t row, int64_t n, float *copy) {
     if (t->dtype == TD_FLOAT) return (const float *)t->data + row * n;
     td_to_f32(t->dtype, (const uint16_t *)t->data + row * n, n, copy);
     return copy;
 }
 
-static void rotate_tokens(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void rotate_tokens(void *arg, int64_t begin, int64_t end, int thread) {
     const rotary_run *w = arg;
     float *buffer = w->buffer + thread * w->per_thread;
     td_dtype dtype = w->x->dtype;
@@ -83,7 +81,8 @@ static void rotate_tokens(void *arg, int64_t begin, int64_t end, int thread)
             const char *from = (const char *)w->x->data + at;
             char *to = (char *)w->y->data + at;
             if (dtype == TD_FLOAT) {
-                w->s->kernels->rotate((const float *)(const void *)from, cos, sin, w->half, w->s->interleaved, (float *)(void *)to);
+                w->s->kernels->rotate((const float *)(const void *)from, cos, sin, w->half, w->s->interleaved,
+                                      (float *)(void *)to);
             } else {
                 td_to_f32(dtype, from, 2 * w->half, buffer);
                 w->s->kernels->rotate(buffer, cos, sin, w->half, w->s->interleaved, buffer);
@@ -94,11 +93,11 @@ static void rotate_tokens(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static treadle_status set_sizes(td_run *r, rotary_run *w)
-{
+static treadle_status set_sizes(td_run *r, rotary_run *w) {
     const rotary_state *s = w->s;
     const td_shape *x = &w->x->shape;
-    int64_t hidden = x->dims[x->rank - 1], cached = w->cos->shape.rank > 0 ? w->cos->shape.dims[w->cos->shape.rank - 1] : 0;
+    int64_t hidden = x->dims[x->rank - 1],
+            cached = w->cos->shape.rank > 0 ? w->cos->shape.dims[w->cos->shape.rank - 1] : 0;
 
     w->n_batch = x->dims[0];
     w->n_tokens = x->dims[x->rank - 2];
@@ -120,8 +119,7 @@ static treadle_status set_sizes(td_run *r, rotary_run *w)
     return TREADLE_OK;
 }
 
-static treadle_status check_positions(td_run *r, const rotary_run *w)
-{
+static treadle_status check_positions(td_run *r, const rotary_run *w) {
     int64_t rows = w->half ? td_tensor_count(w->cos) / w->half : 0;
 
     if (w->positions) {
@@ -139,11 +137,14 @@ static treadle_status check_positions(td_run *r, const rotary_run *w)
     return TREADLE_OK;
 }
 
-static treadle_status rotary_run_op(td_run *r)
-{
+static treadle_status rotary_run_op(td_run *r) {
     enum { GRAIN = 16384 };
     const rotary_state *s = r->state;
-    rotary_run w = {.s = s, .x = r->in[0], .y = r->out[0], .cos = r->in[s->in_cos], .sin = r->in[s->in_sin],
+    rotary_run w = {.s = s,
+                    .x = r->in[0],
+                    .y = r->out[0],
+                    .cos = r->in[s->in_cos],
+                    .sin = r->in[s->in_sin],
                     .positions = s->in_positions < r->n_inputs ? r->in[s->in_positions] : NULL};
 
     if (td_tensor_count(w.x) == 0) return TREADLE_OK;
@@ -156,12 +157,12 @@ static treadle_status rotary_run_op(td_run *r)
     return TREADLE_OK;
 }
 
-#define ROTARY_OP(name, microsoft)                                                                                    \
-    static treadle_status name##_prepare(td_prepare *p) { return prepare_rotary(p, microsoft); }                      \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(rotary_state),                                             \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = rotary_infer,                                                           \
-                                     .run = rotary_run_op,                                                            \
+#define ROTARY_OP(name, microsoft)                                                                                     \
+    static treadle_status name##_prepare(td_prepare *p) { return prepare_rotary(p, microsoft); }                       \
+    const td_op_impl td_op_##name = {.state_bytes = sizeof(rotary_state),                                              \
+                                     .prepare = name##_prepare,                                                        \
+                                     .infer = rotary_infer,                                                            \
+                                     .run = rotary_run_op,                                                             \
                                      .flags = TD_OP_INPLACE};
 ROTARY_OP(rotary_embedding, false)
 ROTARY_OP(rotary_embedding_microsoft, true)

@@ -14,8 +14,7 @@ typedef struct softmax_state {
     bool flatten, log;
 } softmax_state;
 
-static treadle_status prepare_softmax(td_prepare *p, bool log)
-{
+static treadle_status prepare_softmax(td_prepare *p, bool log) {
     softmax_state *s = p->state;
 
     s->kernels = td_rows_f32_pick();
@@ -28,8 +27,7 @@ static treadle_status prepare_softmax(td_prepare *p, bool log)
     return TREADLE_OK;
 }
 
-static treadle_status softmax_infer(td_infer *in)
-{
+static treadle_status softmax_infer(td_infer *in) {
     const softmax_state *s = in->state;
     int rank = in->inputs[0]->tensor.shape.rank, axis;
 
@@ -45,8 +43,7 @@ typedef struct softmax_run {
     float *buffer;    /* per thread: n, for rows that are not float32 side by side */
 } softmax_run;
 
-static void rows_f32(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void rows_f32(void *arg, int64_t begin, int64_t end, int thread) {
     const softmax_run *w = arg;
     int64_t n = w->n, inner = w->inner, bytes = td_dtype_bits(w->s->dtype) / 8;
     void (*kernel)(const float *, int64_t, float *) = w->s->log ? w->s->kernels->log_softmax : w->s->kernels->softmax;
@@ -59,15 +56,16 @@ static void rows_f32(void *arg, int64_t begin, int64_t end, int thread)
             continue;
         }
         if (inner == 1) td_to_f32(w->s->dtype, w->x + first, n, buffer);
-        for (int64_t j = 0; inner != 1 && j < n; j++) td_to_f32(w->s->dtype, w->x + first + j * inner * bytes, 1, buffer + j);
+        for (int64_t j = 0; inner != 1 && j < n; j++)
+            td_to_f32(w->s->dtype, w->x + first + j * inner * bytes, 1, buffer + j);
         kernel(buffer, n, buffer);
         if (inner == 1) td_from_f32(w->s->dtype, buffer, n, w->y + first);
-        for (int64_t j = 0; inner != 1 && j < n; j++) td_from_f32(w->s->dtype, buffer + j, 1, w->y + first + j * inner * bytes);
+        for (int64_t j = 0; inner != 1 && j < n; j++)
+            td_from_f32(w->s->dtype, buffer + j, 1, w->y + first + j * inner * bytes);
     }
 }
 
-static void rows_f64(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void rows_f64(void *arg, int64_t begin, int64_t end, int thread) {
     const softmax_run *w = arg;
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
@@ -83,8 +81,7 @@ static void rows_f64(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static treadle_status softmax_run_op(td_run *r)
-{
+static treadle_status softmax_run_op(td_run *r) {
     enum { GRAIN = 4096 };
     const softmax_state *s = r->state;
     const td_shape *x = &r->in[0]->shape;
@@ -104,12 +101,12 @@ static treadle_status softmax_run_op(td_run *r)
     return TREADLE_OK;
 }
 
-#define SOFTMAX_OP(name, log)                                                                                         \
-    static treadle_status name##_prepare(td_prepare *p) { return prepare_softmax(p, log); }                           \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(softmax_state),                                            \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = softmax_infer,                                                          \
-                                     .run = softmax_run_op,                                                           \
+#define SOFTMAX_OP(name, log)                                                                                          \
+    static treadle_status name##_prepare(td_prepare *p) { return prepare_softmax(p, log); }                            \
+    const td_op_impl td_op_##name = {.state_bytes = sizeof(softmax_state),                                             \
+                                     .prepare = name##_prepare,                                                        \
+                                     .infer = softmax_infer,                                                           \
+                                     .run = softmax_run_op,                                                            \
                                      .flags = TD_OP_INPLACE};
 SOFTMAX_OP(softmax, false)
 SOFTMAX_OP(log_softmax, true)
