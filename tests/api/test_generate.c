@@ -395,33 +395,38 @@ TEST(a_cancelled_run_keeps_its_tokens_and_goes_on_as_if_nothing_had_been) {
     treadle_model_close(model);
 }
 
-static void *generate_often(void *arg) {
-    treadle_model *model = arg;
+typedef struct shared_model {
+    treadle_model *model;
     td_test_golden golden;
+} shared_model;
+
+static void *generate_often(void *arg) {
+    const shared_model *shared = arg;
+    const td_test_golden *golden = &shared->golden;
     size_t wrong = 0;
-    td_test_read_golden("concat", &golden);
     for (int i = 0; i < 20; i++) {
         treadle_generator *g = NULL;
         size_t p = (size_t)i % TD_TEST_PROMPTS;
-        treadle_ids row = {golden.prompt[p], golden.n_prompt[p]};
-        if (treadle_generator_new(model, NULL, &g, NULL) != TREADLE_OK) return (void *)1;
+        treadle_ids row = {golden->prompt[p], golden->n_prompt[p]};
+        if (treadle_generator_new(shared->model, NULL, &g, NULL) != TREADLE_OK) return (void *)1;
         if (treadle_generator_append(g, &row, 1, NULL) != TREADLE_OK) wrong++;
         if (treadle_generator_run(g, 12, NULL, NULL, NULL) != TREADLE_OK) wrong++;
         treadle_ids got = treadle_generator_new_ids(g, 0);
-        wrong += got.n != golden.n_new[p] || memcmp(got.ids, golden.fresh[p], got.n * sizeof *got.ids) != 0;
+        wrong += got.n != golden->n_new[p] || memcmp(got.ids, golden->fresh[p], got.n * sizeof *got.ids) != 0;
         treadle_generator_free(g);
     }
     return (void *)wrong;
 }
 
 TEST(threads_share_a_model) {
-    treadle_model *model = td_test_open("concat", 2);
+    shared_model shared = {.model = td_test_open("concat", 2)};
+    td_test_read_golden("concat", &shared.golden);
     pthread_t threads[3];
-    for (int i = 0; i < 3; i++) REQUIRE(pthread_create(&threads[i], NULL, generate_often, model) == 0);
+    for (int i = 0; i < 3; i++) REQUIRE(pthread_create(&threads[i], NULL, generate_often, &shared) == 0);
     for (int i = 0; i < 3; i++) {
         void *wrong = NULL;
         pthread_join(threads[i], &wrong);
         CHECK(wrong == NULL);
     }
-    treadle_model_close(model);
+    treadle_model_close(shared.model);
 }

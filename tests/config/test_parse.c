@@ -149,30 +149,3 @@ TEST(hostile_text_ends_in_messages) {
     done(&r);
     td_buf_free(&big);
 }
-
-/* Where the independent fixtures are: every wrong config gives a message, and no fine one does. */
-TEST(wrong_configs_of_the_fixtures_that_need_no_graph) {
-    static const struct {
-        const char *folder, *place, *part;
-    } rows[] = {
-        {"comment", "8:35 /generation", "/"},
-        {"no-sessions", "3:14 /pipeline",
-         "Pipeline config requires at least one session. Add \"sessions\": {\"decoder\": {\"file\": \"model.onnx\"}}"},
-        {"unknown-preset", "4:14 /pipeline/extends",
-         "Built-in presets: autoregressive-decoder, vision-language, encoder-decoder, speech-language, multimodal"},
-        {"unknown-position-strategy", "6:42 /pipeline/state/position_ids/strategy",
-         "Unknown position_ids strategy \"my_custom\". Valid options: auto, default, mrope_3d, windowed"},
-    };
-    const char *root = getenv("TREADLE_PIPELINES"); /* the unpacked archive */
-    if (!root) SKIP("TREADLE_PIPELINES is not set");
-    for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        char path[512];
-        read_config r = {0};
-        td_arena_init(&r.arena);
-        td_messages_init(&r.messages, &r.arena);
-        snprintf(path, sizeof path, "%s/b15-errors/%s", root, rows[i].folder);
-        CHECK_OK(td_config_load(path, NULL, &r.messages, &r.config, NULL), NULL);
-        check_message(&r, rows[i].place, rows[i].part);
-        done(&r);
-    }
-}

@@ -1,0 +1,158 @@
+/* Caches by hand: what a row wrote stays its own through growth, alignment and truncation; views are of one memory. */
+#include "state/state.h"
+
+#include <string.h>
+
+#include "support/test.h"
+
+enum { ROWS = 3 };
+
+static td_state_tensor tensors[] = {
+    {.kind = TD_STATE_SEPARATE,
+     .dtype = TD_FLOAT,
+     .shape = {4, {-1, 2, -1, 4}},
+     .batch_axis = 0,
+     .seq_axis = 2,
+     .layer = 0},
+    {.kind = TD_STATE_COMBINED,
+     .dtype = TD_FLOAT16,
+     .shape = {5, {2, -1, 3, -1, 2}},
+     .batch_axis = 1,
+     .seq_axis = 3,
+     .layer = 0},
+    {.kind = TD_STATE_RECURRENT,
+     .dtype = TD_FLOAT,
+     .shape = {3, {-1, 5, 2}},
+     .batch_axis = 0,
+     .seq_axis = -1,
+     .layer = 1},
+};
+
+static td_plan plan_of(size_t n) { return (td_plan){.states = tensors, .n_states = n}; }
+
+/* Fills or checks the columns of a row: every byte says row, column and tensor. */
+static bool each_column(const td_state *s, size_t k, size_t row, bool write) {
+    td_tensor view;
+    const td_state_row *r = &s->rows[row];
+    td_state_past(s, k, row, 1, r->start, r->length, &view);
+    size_t item = (size_t)td_dtype_bits(view.dtype) / 8;
+    int axis = tensors[k].seq_axis;
+    int64_t index[TD_MAX_RANK] = {0}, n = td_tensor_count(&view);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t offset = 0;
+        for (int d = 0; d < view.shape.rank; d++) offset += index[d] * view.strides[d];
+        unsigned char want = (unsigned char)(1 + row * 50 + (size_t)index[axis] + k), *at = view.data;
+        at += (size_t)offset * item;
+        if (write) memset(at, want, item);
+        for (size_t b = 0; b < item; b++)
+            if (at[b] != want) return false;
+        for (int d = view.shape.rank; d-- > 0;) {
+            if (++index[d] < view.shape.dims[d]) break;
+            index[d] = 0;
+        }
+    }
+    return true;
+}
+
+static void write_rows(td_state *s, const int64_t lengths[ROWS]) {
+    for (size_t r = 0; r < ROWS; r++) {
+        s->rows[r].length = lengths[r];
+        for (size_t k = 0; k < 2; k++) CHECK(each_column(s, k, r, true));
+    }
+}
+
+static void check_rows(const td_state *s) {
+    for (size_t r = 0; r < ROWS; r++)
+        for (size_t k = 0; k < 2; k++) CHECK(each_column(s, k, r, false));
+}
+
+TEST(rows_keep_their_columns_through_growth_and_alignment) {
+    td_plan plan = plan_of(2);
+    td_state *s = NULL;
+    treadle_error err = {0};
+    CHECK_OK(td_state_new(&plan, ROWS, &s, &err), &err);
+    CHECK_OK(td_state_reserve(s, 20, &err), &err);
+    write_rows(s, (int64_t[ROWS]){3, 9, 1});
+    CHECK_OK(td_state_reserve(s, 200, &err), &err);
+    CHECK(s->capacity >= 200);
+    check_rows(s);
+    td_state_align(s, (int64_t[ROWS]){5, 9, 4}); /* two, none and three columns are to come */
+    CHECK_EQ_INT(s->rows[0].start + 5, s->rows[1].start + 9);
+    CHECK_EQ_INT(s->rows[0].start + 5, s->rows[2].start + 4);
+    check_rows(s);
+    CHECK_OK(td_state_reserve(s, 1000, &err), &err);
+    check_rows(s);
+    td_state_align(s, (int64_t[ROWS]){3, 9, 30});
+    check_rows(s);
+    td_state_align(s, (int64_t[ROWS]){3, 9, 1});
+    check_rows(s);
+    td_state_truncate(s, 1, 4);
+    td_state_truncate(s, 2, 0);
+    CHECK_EQ_INT(s->rows[2].start, 0);
+    check_rows(s);
+    td_state_free(s);
+}
+
+TEST(columns_before_a_row_are_zero) {
+    td_plan plan = plan_of(2);
+    td_state *s = NULL;
+    treadle_error err = {0};
+    CHECK_OK(td_state_new(&plan, ROWS, &s, &err), &err);
+    CHECK_OK(td_state_reserve(s, 32, &err), &err);
+    write_rows(s, (int64_t[ROWS]){8, 8, 8});
+    for (size_t r = 0; r < ROWS; r++) td_state_truncate(s, r, r == 0 ? 8 : 2);
+    td_state_align(s, (int64_t[ROWS]){8, 2, 2});
+    td_tensor view;
+    td_state_past(s, 0, 1, 1, 0, 6, &view);
+    for (int64_t h = 0; h < 2; h++)
+        for (int64_t i = 0; i < 6 * 4; i++) CHECK_NEAR(((float *)view.data)[h * view.strides[1] + i], 0, 0);
+    td_state_free(s);
+}
+
+TEST(past_and_present_are_one_memory) {
+    td_plan plan = plan_of(3);
+    td_state *s = NULL;
+    treadle_error err = {0};
+    td_tensor past, present;
+    CHECK_OK(td_state_new(&plan, ROWS, &s, &err), &err);
+    CHECK_OK(td_state_reserve(s, 10, &err), &err);
+    td_state_past(s, 0, 1, 2, 3, 4, &past);
+    td_state_present(s, 0, 1, 2, 3, &present);
+    CHECK_EQ_PTR(past.data, present.data);
+    CHECK_EQ_MEM(past.strides, present.strides, sizeof past.strides);
+    CHECK_EQ_INT(past.shape.dims[0], 2);
+    CHECK_EQ_INT(past.shape.dims[2], 4);
+    CHECK_EQ_INT(present.shape.dims[2], s->capacity - 3);
+    CHECK(!td_state_can_truncate(&plan));
+    td_state_free(s);
+}
+
+TEST(recurrent_rows_change_only_when_committed) {
+    td_plan plan = plan_of(3);
+    td_state *s = NULL;
+    treadle_error err = {0};
+    td_tensor now, next;
+    CHECK_OK(td_state_new(&plan, ROWS, &s, &err), &err);
+    td_state_past(s, 2, 1, 1, 0, 0, &now);
+    td_state_present(s, 2, 1, 1, 0, &next);
+    CHECK(now.data != next.data);
+    CHECK_NEAR(((float *)now.data)[3], 0, 0);
+    for (int i = 0; i < 10; i++) ((float *)next.data)[i] = 7;
+    CHECK_NEAR(((float *)now.data)[3], 0, 0);
+    td_state_commit(s, 1, 1);
+    CHECK_NEAR(((float *)now.data)[9], 7, 0);
+    td_state_truncate(s, 1, 0);
+    CHECK_NEAR(((float *)now.data)[9], 0, 0);
+    td_state_free(s);
+}
+
+TEST(impossible_sizes_are_refused) {
+    td_plan plan = plan_of(1);
+    td_state *s = NULL;
+    treadle_error err = {0};
+    CHECK_OK(td_state_new(&plan, ROWS, &s, &err), &err);
+    CHECK_STATUS(td_state_reserve(s, INT64_MAX, &err), TREADLE_LIMIT, &err);
+    CHECK_STATUS(td_state_reserve(s, INT64_MAX / 8, &err), TREADLE_LIMIT, &err);
+    CHECK_OK(td_state_reserve(s, 40, &err), &err);
+    td_state_free(s);
+}
