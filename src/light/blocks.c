@@ -11,8 +11,7 @@ struct td_block { /* in front of the memory; 64 bytes so that the memory stays a
 };
 
 /* Rounds *bytes up to its class. false: too large to be true. */
-static bool size_class(size_t *bytes, size_t *class)
-{
+static bool size_class(size_t *bytes, size_t *class) {
     size_t n = TD_MAX(*bytes, (size_t)1024);
     if (n > SIZE_MAX / 4) return false;
     size_t octave = 63 - (size_t)__builtin_clzll((unsigned long long)n);
@@ -23,8 +22,7 @@ static bool size_class(size_t *bytes, size_t *class)
     return *class < TD_BLOCK_CLASSES;
 }
 
-void *td_blocks_take(td_blocks *blocks, size_t bytes)
-{
+void *td_blocks_take(td_blocks *blocks, size_t bytes) {
     size_t class;
     if (!size_class(&bytes, &class)) return NULL;
     td_block *block = blocks->free[class];
@@ -38,16 +36,14 @@ void *td_blocks_take(td_blocks *blocks, size_t bytes)
     return block + 1;
 }
 
-void td_blocks_give(td_blocks *blocks, void *memory)
-{
+void td_blocks_give(td_blocks *blocks, void *memory) {
     if (!memory) return;
     td_block *block = (td_block *)memory - 1;
     block->next = blocks->free[block->class];
     blocks->free[block->class] = block;
 }
 
-void td_blocks_trim(td_blocks *blocks)
-{
+void td_blocks_trim(td_blocks *blocks) {
     for (size_t i = 0; i < TD_BLOCK_CLASSES; i++) {
         while (blocks->free[i]) {
             td_block *next = blocks->free[i]->next;

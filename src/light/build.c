@@ -15,10 +15,10 @@ typedef struct scope {
     td_graph *graph;
     const td_onnx_model *model;
     treadle_error *err;
-    td_map names;              /* -> value id as int64 */
+    td_map names; /* -> value id as int64 */
     const td_onnx_opset *opsets;
     size_t n_opsets;
-    td_str prefix;             /* of the names of its values and nodes; "" outside functions */
+    td_str prefix; /* of the names of its values and nodes; "" outside functions */
     const td_onnx_function *function;
     const td_onnx_attr *attrs; /* of the call */
     size_t n_attrs;
@@ -28,8 +28,7 @@ typedef struct scope {
 
 static treadle_status no_memory(scope *s) { return td_fail_memory(s->err, "the graph", 0); }
 
-static bool scoped_name(scope *s, td_str name, td_str *out)
-{
+static bool scoped_name(scope *s, td_str name, td_str *out) {
     *out = name;
     if (!s->prefix.n) return true;
     char *text = td_arena_printf(s->graph->arena, "%.*s/%.*s", TD_STR_ARGS(s->prefix), TD_STR_ARGS(name));
@@ -38,8 +37,7 @@ static bool scoped_name(scope *s, td_str name, td_str *out)
 }
 
 /* The value of a name, made on first mention. */
-static treadle_status find_value(scope *s, td_str name, int32_t *out)
-{
+static treadle_status find_value(scope *s, td_str name, int32_t *out) {
     uint64_t at;
     *out = TD_NO_VALUE;
     if (!name.n) return TREADLE_OK;
@@ -55,13 +53,11 @@ static treadle_status find_value(scope *s, td_str name, int32_t *out)
     return TREADLE_OK;
 }
 
-static bool is_made(const td_ir_value *v)
-{
+static bool is_made(const td_ir_value *v) {
     return v->producer != TD_NO_NODE || v->port != TD_NO_PORT || v->type.tensor.data;
 }
 
-static treadle_status find_unmade(scope *s, td_str name, const char *as, int32_t *out)
-{
+static treadle_status find_unmade(scope *s, td_str name, const char *as, int32_t *out) {
     TD_TRY(find_value(s, name, out));
     if (*out != TD_NO_VALUE && is_made(td_graph_value(s->graph, *out)))
         return td_fail(s->err, TREADLE_FORMAT, "the value \"%.*s\" is made twice, the second time as %s",
@@ -71,23 +67,22 @@ static treadle_status find_unmade(scope *s, td_str name, const char *as, int32_t
 
 /* --- attributes of functions */
 
-static const td_onnx_attr *find_attr(const td_onnx_attr *attrs, size_t n, td_str name)
-{
+static const td_onnx_attr *find_attr(const td_onnx_attr *attrs, size_t n, td_str name) {
     for (size_t i = 0; i < n; i++)
         if (td_str_equal(attrs[i].name, name)) return &attrs[i];
     return NULL;
 }
 
 /* Attributes with their references to the call's attributes replaced; those that the call leaves out vanish. */
-static treadle_status substitute(scope *s, const td_onnx_node *node, const td_onnx_attr **out, size_t *n_out)
-{
+static treadle_status substitute(scope *s, const td_onnx_node *node, const td_onnx_attr **out, size_t *n_out) {
     bool any = false;
     for (size_t i = 0; i < node->n_attrs; i++) any |= node->attrs[i].ref_attr_name.n > 0;
     *out = node->attrs;
     *n_out = node->n_attrs;
     if (!any) return TREADLE_OK;
     if (!s->function)
-        return td_fail(s->err, TREADLE_FORMAT, "node \"%.*s\" (%.*s) refers to a function's attribute outside a function",
+        return td_fail(s->err, TREADLE_FORMAT,
+                       "node \"%.*s\" (%.*s) refers to a function's attribute outside a function",
                        TD_STR_ARGS(node->name), TD_STR_ARGS(node->op_type));
     td_onnx_attr *attrs = TD_ARENA_ARRAY(s->graph->arena, td_onnx_attr, node->n_attrs);
     if (!attrs) return no_memory(s);
@@ -118,11 +113,11 @@ static treadle_status substitute(scope *s, const td_onnx_node *node, const td_on
 
 static treadle_status add_nodes(scope *s, const td_onnx_node *nodes, size_t n);
 
-static treadle_status push_node(scope *s, td_node *node)
-{
+static treadle_status push_node(scope *s, td_node *node) {
     td_graph *g = s->graph;
     if (g->nodes.n >= MAX_NODES)
-        return td_fail(s->err, TREADLE_LIMIT, "the graph has more than %d nodes once functions are inlined", (int)MAX_NODES);
+        return td_fail(s->err, TREADLE_LIMIT, "the graph has more than %d nodes once functions are inlined",
+                       (int)MAX_NODES);
     if (!td_vec_push(&g->nodes, node)) return no_memory(s);
     for (size_t i = 0; i < node->n_out; i++)
         if (node->out[i] != TD_NO_VALUE) td_graph_value(g, node->out[i])->producer = (int32_t)(g->nodes.n - 1);
@@ -130,8 +125,7 @@ static treadle_status push_node(scope *s, td_node *node)
 }
 
 /* A function may hand an input straight through, or the same value out twice: a copy keeps values single. */
-static treadle_status pass_through(scope *s, int32_t from, int32_t to)
-{
+static treadle_status pass_through(scope *s, int32_t from, int32_t to) {
     td_node *node = td_graph_new_node(s->graph, 1, 1);
     if (!node) return no_memory(s);
     node->name = s->prefix;
@@ -142,8 +136,7 @@ static treadle_status pass_through(scope *s, int32_t from, int32_t to)
     return push_node(s, node);
 }
 
-static treadle_status inline_call(scope *s, const td_onnx_node *call, const td_onnx_function *f)
-{
+static treadle_status inline_call(scope *s, const td_onnx_node *call, const td_onnx_function *f) {
     for (const scope *at = s; at; at = at->caller)
         if (at->function == f)
             return td_fail(s->err, TREADLE_FORMAT, "function %.*s.%.*s calls itself", TD_STR_ARGS(f->domain),
@@ -155,7 +148,8 @@ static treadle_status inline_call(scope *s, const td_onnx_node *call, const td_o
                        "node \"%.*s\" calls function %.*s with %zu inputs and %zu outputs; it has %zu and %zu",
                        TD_STR_ARGS(call->name), TD_STR_ARGS(f->name), call->n_inputs, call->n_outputs, f->n_inputs,
                        f->n_outputs);
-    scope body = {.graph = s->graph, .model = s->model, .err = s->err, .function = f, .caller = s, .depth = s->depth + 1};
+    scope body = {
+        .graph = s->graph, .model = s->model, .err = s->err, .function = f, .caller = s, .depth = s->depth + 1};
     body.opsets = f->n_opsets ? f->opsets : s->model->opsets;
     body.n_opsets = f->n_opsets ? f->n_opsets : s->model->n_opsets;
     treadle_status status = substitute(s, call, &body.attrs, &body.n_attrs);
@@ -190,8 +184,7 @@ cleanup:
     return status;
 }
 
-static treadle_status add_constant_node(scope *s, const td_onnx_node *from, const td_onnx_attr *attrs, size_t n_attrs)
-{
+static treadle_status add_constant_node(scope *s, const td_onnx_node *from, const td_onnx_attr *attrs, size_t n_attrs) {
     td_onnx_node node = *from;
     node.attrs = attrs;
     node.n_attrs = n_attrs;
@@ -208,8 +201,7 @@ static treadle_status add_constant_node(scope *s, const td_onnx_node *from, cons
     return TREADLE_OK;
 }
 
-static treadle_status add_node(scope *s, const td_onnx_node *from)
-{
+static treadle_status add_node(scope *s, const td_onnx_node *from) {
     const td_onnx_attr *attrs;
     size_t n_attrs;
     if (s->model->n_functions && !td_graph_has_native(from->domain, from->op_type)) {
@@ -237,8 +229,7 @@ static treadle_status add_node(scope *s, const td_onnx_node *from)
     return push_node(s, node);
 }
 
-static treadle_status add_nodes(scope *s, const td_onnx_node *nodes, size_t n)
-{
+static treadle_status add_nodes(scope *s, const td_onnx_node *nodes, size_t n) {
     for (size_t i = 0; i < n; i++) TD_TRY(add_node(s, &nodes[i]));
     return TREADLE_OK;
 }
@@ -246,8 +237,7 @@ static treadle_status add_nodes(scope *s, const td_onnx_node *nodes, size_t n)
 /* --- the outermost graph */
 
 /* Static type of a value_info; false: a kind that no value of light can hold. */
-static bool set_type(td_graph *g, const td_onnx_type *from, td_ir_value *v, bool *no_memory_out)
-{
+static bool set_type(td_graph *g, const td_onnx_type *from, td_ir_value *v, bool *no_memory_out) {
     if (from->kind == TD_ONNX_TYPE_OPTIONAL) {
         v->may_be_absent = true;
         if (!from->elem) return false;
@@ -273,8 +263,7 @@ static bool set_type(td_graph *g, const td_onnx_type *from, td_ir_value *v, bool
     return true;
 }
 
-static treadle_status add_initializers(scope *s)
-{
+static treadle_status add_initializers(scope *s) {
     const td_onnx_graph *og = &s->model->graph;
     for (size_t i = 0; i < og->n_initializers + og->n_sparse_initializers; i++) {
         bool sparse = i >= og->n_initializers;
@@ -304,8 +293,7 @@ static treadle_status add_initializers(scope *s)
 
 /* Before IR 4 every initializer is listed as an input too and is not meant to be fed: there it is a constant. From then
  * on listing it makes it a default. */
-static treadle_status add_inputs(scope *s)
-{
+static treadle_status add_inputs(scope *s) {
     const td_onnx_graph *og = &s->model->graph;
     td_graph *g = s->graph;
     td_map initializers = {0};
@@ -333,10 +321,11 @@ static treadle_status add_inputs(scope *s)
         v->port = (int32_t)g->n_inputs;
         g->inputs[g->n_inputs++] = id;
         if (!set_type(g, &info->type, v, &no_room)) {
-            status = td_fail(s->err, TREADLE_UNSUPPORTED,
-                             "graph input \"%.*s\" is of a type that is not supported: expected a tensor, a sequence of "
-                             "tensors, or an optional of these",
-                             TD_STR_ARGS(info->name));
+            status =
+                td_fail(s->err, TREADLE_UNSUPPORTED,
+                        "graph input \"%.*s\" is of a type that is not supported: expected a tensor, a sequence of "
+                        "tensors, or an optional of these",
+                        TD_STR_ARGS(info->name));
             goto cleanup;
         }
         if (no_room) {
@@ -349,8 +338,7 @@ cleanup:
     return status;
 }
 
-static treadle_status add_outputs(scope *s)
-{
+static treadle_status add_outputs(scope *s) {
     const td_onnx_graph *og = &s->model->graph;
     td_graph *g = s->graph;
     g->outputs = TD_ARENA_ARRAY(g->arena, int32_t, og->n_outputs);
@@ -370,8 +358,7 @@ static treadle_status add_outputs(scope *s)
     return TREADLE_OK;
 }
 
-static treadle_status check_made(scope *s)
-{
+static treadle_status check_made(scope *s) {
     td_graph *g = s->graph;
     for (size_t i = 0; i < g->nodes.n; i++) {
         const td_node *node = g->nodes.items[i];
@@ -390,8 +377,7 @@ static treadle_status check_made(scope *s)
     return TREADLE_OK;
 }
 
-treadle_status td_graph_build(td_graph *graph, const td_onnx_model *model, treadle_error *err)
-{
+treadle_status td_graph_build(td_graph *graph, const td_onnx_model *model, treadle_error *err) {
     if (!graph->arena) graph->arena = &graph->own;
     scope s = {.graph = graph, .model = model, .err = err, .opsets = model->opsets, .n_opsets = model->n_opsets};
     treadle_status status;

@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-static size_t element_align(td_dtype dtype)
-{
+static size_t element_align(td_dtype dtype) {
     if (dtype == TD_STRING) return _Alignof(td_str);
     int bits = td_dtype_bits(dtype);
     if (bits <= 8) return 1;
@@ -14,8 +13,7 @@ static size_t element_align(td_dtype dtype)
 
 /* Dense bytes of a known size as a tensor in the arena's care. */
 static treadle_status as_tensor(td_arena *arena, td_dtype dtype, int rank, const int64_t *dims, const void *data,
-                                size_t bytes, td_tensor *out, treadle_error *err)
-{
+                                size_t bytes, td_tensor *out, treadle_error *err) {
     td_shape shape = {.rank = rank};
     for (int i = 0; i < rank; i++) shape.dims[i] = dims[i];
     size_t align = element_align(dtype);
@@ -30,8 +28,7 @@ static treadle_status as_tensor(td_arena *arena, td_dtype dtype, int rank, const
     return TREADLE_OK;
 }
 
-treadle_status td_constant_from_onnx(td_arena *arena, const td_onnx_tensor *from, td_tensor *out, treadle_error *err)
-{
+treadle_status td_constant_from_onnx(td_arena *arena, const td_onnx_tensor *from, td_tensor *out, treadle_error *err) {
     if (from->rank > TD_MAX_RANK)
         return td_fail(err, TREADLE_UNSUPPORTED, "tensor \"%.*s\" has rank %d; at most %d are supported",
                        TD_STR_ARGS(from->name), from->rank, (int)TD_MAX_RANK);
@@ -46,8 +43,7 @@ treadle_status td_constant_from_onnx(td_arena *arena, const td_onnx_tensor *from
 
 /* Sparse: values at linear or coordinate indices over zeros. */
 treadle_status td_constant_from_sparse(td_arena *arena, const td_onnx_sparse_tensor *s, td_tensor *out,
-                                       treadle_error *err)
-{
+                                       treadle_error *err) {
     td_shape shape = {.rank = s->rank};
     int64_t count;
     size_t bytes;
@@ -87,8 +83,7 @@ treadle_status td_constant_from_sparse(td_arena *arena, const td_onnx_sparse_ten
     return TREADLE_OK;
 }
 
-treadle_status td_constant_from_node(td_arena *arena, const td_onnx_node *node, td_tensor *out, treadle_error *err)
-{
+treadle_status td_constant_from_node(td_arena *arena, const td_onnx_node *node, td_tensor *out, treadle_error *err) {
     for (size_t i = 0; i < node->n_attrs; i++) {
         const td_onnx_attr *a = &node->attrs[i];
         int64_t n = (int64_t)a->n;

@@ -6,8 +6,7 @@
 /* Ops that the builder itself takes care of. */
 static bool built_in(td_str domain, td_str name) { return !domain.n && td_str_is(name, "Constant"); }
 
-static int by_name(const void *a, const void *b)
-{
+static int by_name(const void *a, const void *b) {
     const td_light_op_count *x = a, *y = b;
     int c = td_str_compare(x->domain, y->domain);
     if (!c) c = td_str_compare(x->op_type, y->op_type);
@@ -16,15 +15,14 @@ static int by_name(const void *a, const void *b)
 
 typedef struct counting {
     const td_onnx_model *model;
-    td_map places;      /* "domain\0name\0version" -> index */
+    td_map places; /* "domain\0name\0version" -> index */
     td_arena *arena;
     TD_VEC(td_light_op_count) counts;
     TD_VEC(const td_onnx_graph *) graphs; /* still to be visited */
-    bool *called;       /* per function: visited or to be visited */
+    bool *called;                         /* per function: visited or to be visited */
 } counting;
 
-static bool count_node(counting *c, const td_onnx_node *node, int64_t opset)
-{
+static bool count_node(counting *c, const td_onnx_node *node, int64_t opset) {
     const td_schema *schema = td_schema_find(node->domain, node->op_type, opset);
     int64_t since = schema ? schema->since_version : 0;
     char *key = td_arena_printf(c->arena, "%.*s %.*s %lld", TD_STR_ARGS(node->domain), TD_STR_ARGS(node->op_type),
@@ -41,8 +39,7 @@ static bool count_node(counting *c, const td_onnx_node *node, int64_t opset)
 }
 
 /* Nodes that call a function of the model count as what its body holds, once per function. */
-static bool count_list(counting *c, const td_onnx_node *nodes, size_t n, const td_onnx_opset *opsets, size_t n_opsets)
-{
+static bool count_list(counting *c, const td_onnx_node *nodes, size_t n, const td_onnx_opset *opsets, size_t n_opsets) {
     for (size_t i = 0; i < n; i++) {
         const td_onnx_node *node = &nodes[i];
         const td_onnx_function *f = NULL;
@@ -65,8 +62,8 @@ static bool count_list(counting *c, const td_onnx_node *nodes, size_t n, const t
 }
 
 /* With all graphs inside of them. */
-static bool count_nodes(counting *c, const td_onnx_node *nodes, size_t n, const td_onnx_opset *opsets, size_t n_opsets)
-{
+static bool count_nodes(counting *c, const td_onnx_node *nodes, size_t n, const td_onnx_opset *opsets,
+                        size_t n_opsets) {
     if (!count_list(c, nodes, n, opsets, n_opsets)) return false;
     while (c->graphs.n) {
         const td_onnx_graph *g = c->graphs.items[--c->graphs.n];
@@ -75,8 +72,7 @@ static bool count_nodes(counting *c, const td_onnx_node *nodes, size_t n, const 
     return true;
 }
 
-static bool count_all(counting *c)
-{
+static bool count_all(counting *c) {
     const td_onnx_model *m = c->model;
     bool *done = TD_ARENA_ARRAY(c->arena, bool, m->n_functions);
     c->called = TD_ARENA_ARRAY(c->arena, bool, m->n_functions);
@@ -97,8 +93,7 @@ static bool count_all(counting *c)
 }
 
 treadle_status td_light_count_ops(const td_onnx_model *model, td_arena *arena, td_light_op_count **out, size_t *n,
-                                  treadle_error *err)
-{
+                                  treadle_error *err) {
     counting c = {.model = model, .arena = arena};
     bool ok = count_all(&c);
     if (ok) {

@@ -2,8 +2,7 @@
 #include "base/alloc.h"
 #include "light/session.h"
 
-treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, treadle_error *err)
-{
+treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, treadle_error *err) {
     const td_graph *g = &light->graph;
     td_light_ctx *ctx = td_alloc_zero(1, sizeof *ctx);
     if (!ctx) return td_fail_memory(err, "a context", sizeof *ctx);
@@ -34,8 +33,7 @@ treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, tread
     return TREADLE_OK;
 }
 
-void td_light_ctx_free(td_light_ctx *ctx)
-{
+void td_light_ctx_free(td_light_ctx *ctx) {
     if (!ctx) return;
     const td_graph *g = &ctx->light->graph;
     for (size_t i = 0; ctx->n_held && i < g->values.n; i++)
@@ -56,10 +54,10 @@ void td_light_ctx_free(td_light_ctx *ctx)
 }
 
 treadle_status td_light_pick_rows(td_light_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
-                                  treadle_error *err)
-{
+                                  treadle_error *err) {
     if (!td_light_can_pick_rows(ctx->light, output))
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "positions of output %zu cannot be picked: it is not row-wise", output);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "positions of output %zu cannot be picked: it is not row-wise",
+                       output);
     td_pick *pick = &ctx->picks[output];
     if (!positions) {
         pick->on = false;

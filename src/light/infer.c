@@ -5,8 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype, const td_shape *shape)
-{
+treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype, const td_shape *shape) {
     td_value *out = output < in->n_outputs ? in->outputs[output] : NULL;
     if (!out) return TREADLE_OK;
     out->kind = TD_VALUE_TENSOR;
@@ -15,23 +14,20 @@ treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype, const t
     return TREADLE_OK;
 }
 
-treadle_status td_infer_same(td_infer *in, size_t output, size_t input)
-{
+treadle_status td_infer_same(td_infer *in, size_t output, size_t input) {
     if (input >= in->n_inputs || in->inputs[input]->kind != TD_VALUE_TENSOR)
         return td_infer_fail(in, "input %zu is absent; expected a tensor", input);
     const td_tensor *from = &in->inputs[input]->tensor;
     return td_infer_set(in, output, from->dtype, &from->shape);
 }
 
-treadle_status td_infer_unknown(td_infer *in, size_t output, td_dtype dtype, int rank)
-{
+treadle_status td_infer_unknown(td_infer *in, size_t output, td_dtype dtype, int rank) {
     td_shape shape = {.rank = rank};
     for (int i = 0; i < rank; i++) shape.dims[i] = TD_DIM_UNKNOWN;
     return td_infer_set(in, output, dtype, &shape);
 }
 
-treadle_status td_infer_broadcast(td_infer *in, size_t output, td_dtype dtype, size_t n_inputs_from_0)
-{
+treadle_status td_infer_broadcast(td_infer *in, size_t output, td_dtype dtype, size_t n_inputs_from_0) {
     td_shape all = {.rank = 0};
     for (size_t i = 0; i < n_inputs_from_0 && i < in->n_inputs; i++) {
         if (in->inputs[i]->kind != TD_VALUE_TENSOR) continue;
@@ -49,16 +45,14 @@ treadle_status td_infer_broadcast(td_infer *in, size_t output, td_dtype dtype, s
     return td_infer_set(in, output, dtype, &all);
 }
 
-treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out)
-{
+treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out) {
     if (axis < -rank || axis >= rank)
         return td_infer_fail(in, "axis %lld is out of range; expected -%d..%d", (long long)axis, rank, rank - 1);
     *out = (int)(axis < 0 ? axis + rank : axis);
     return TREADLE_OK;
 }
 
-treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known)
-{
+treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known) {
     *n = 0;
     *known = false;
     if (input >= in->n_inputs || in->inputs[input]->kind != TD_VALUE_TENSOR)
@@ -80,8 +74,7 @@ treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK
 }
 
 /* "; inputs float32[2, 3], int64[2]" */
-static void describe_inputs(const td_value *const *inputs, size_t n, char *out, size_t out_bytes)
-{
+static void describe_inputs(const td_value *const *inputs, size_t n, char *out, size_t out_bytes) {
     size_t used = 0;
     out[0] = 0;
     for (size_t i = 0; i < n && i < 6 && used < out_bytes; i++) {
@@ -93,8 +86,7 @@ static void describe_inputs(const td_value *const *inputs, size_t n, char *out, 
     if (n > 6 && used < out_bytes) snprintf(out + used, out_bytes - used, ", ...");
 }
 
-treadle_status td_infer_fail(td_infer *in, const char *format, ...)
-{
+treadle_status td_infer_fail(td_infer *in, const char *format, ...) {
     char node[320], text[512], inputs[700];
     va_list args;
     va_start(args, format);

@@ -7,8 +7,7 @@
 
 const td_value td_value_none = {.kind = TD_VALUE_NONE};
 
-void td_graph_free(td_graph *graph)
-{
+void td_graph_free(td_graph *graph) {
     td_vec_free(&graph->values);
     td_vec_free(&graph->nodes);
     td_vec_free(&graph->symbol_names);
@@ -16,16 +15,14 @@ void td_graph_free(td_graph *graph)
     td_arena_free(&graph->own);
 }
 
-int32_t td_graph_add_value(td_graph *graph, td_str name)
-{
+int32_t td_graph_add_value(td_graph *graph, td_str name) {
     td_ir_value value = {.name = name, .producer = TD_NO_NODE, .port = TD_NO_PORT};
     value.type.tensor.shape.rank = -1;
     if (graph->values.n >= INT32_MAX || !td_vec_push(&graph->values, value)) return TD_NO_VALUE;
     return (int32_t)(graph->values.n - 1);
 }
 
-int32_t td_graph_add_constant(td_graph *graph, td_str name, const td_tensor *tensor)
-{
+int32_t td_graph_add_constant(td_graph *graph, td_str name, const td_tensor *tensor) {
     int32_t id = td_graph_add_value(graph, name);
     if (id == TD_NO_VALUE) return id;
     td_value *type = &td_graph_value(graph, id)->type;
@@ -34,8 +31,7 @@ int32_t td_graph_add_constant(td_graph *graph, td_str name, const td_tensor *ten
     return id;
 }
 
-td_node *td_graph_new_node(td_graph *graph, size_t n_in, size_t n_out)
-{
+td_node *td_graph_new_node(td_graph *graph, size_t n_in, size_t n_out) {
     td_node *node = TD_ARENA_NEW(graph->arena, td_node);
     if (!node) return NULL;
     node->in = TD_ARENA_ARRAY(graph->arena, int32_t, n_in);
@@ -48,8 +44,7 @@ td_node *td_graph_new_node(td_graph *graph, size_t n_in, size_t n_out)
     return node;
 }
 
-int64_t td_graph_symbol(td_graph *graph, td_str name)
-{
+int64_t td_graph_symbol(td_graph *graph, td_str name) {
     uint64_t id;
     if (td_map_get(&graph->symbols, name, &id)) return TD_DIM_SYMBOL(id);
     id = graph->symbol_names.n;
@@ -57,8 +52,7 @@ int64_t td_graph_symbol(td_graph *graph, td_str name)
     return TD_DIM_SYMBOL(id);
 }
 
-void td_graph_recount(td_graph *graph)
-{
+void td_graph_recount(td_graph *graph) {
     for (size_t i = 0; i < graph->values.n; i++) {
         td_ir_value *v = &graph->values.items[i];
         v->producer = TD_NO_NODE;
@@ -79,8 +73,7 @@ void td_graph_recount(td_graph *graph)
     }
 }
 
-void td_graph_replace_uses(td_graph *graph, int32_t old, int32_t new_value)
-{
+void td_graph_replace_uses(td_graph *graph, int32_t old, int32_t new_value) {
     for (size_t i = 0; i < graph->nodes.n; i++) {
         td_node *node = graph->nodes.items[i];
         if (node->removed) continue;
@@ -91,8 +84,7 @@ void td_graph_replace_uses(td_graph *graph, int32_t old, int32_t new_value)
         if (graph->outputs[i] == old) graph->outputs[i] = new_value;
 }
 
-void td_graph_compact(td_graph *graph)
-{
+void td_graph_compact(td_graph *graph) {
     size_t n = 0;
     for (size_t i = 0; i < graph->nodes.n; i++)
         if (!graph->nodes.items[i]->removed) graph->nodes.items[n++] = graph->nodes.items[i];
@@ -100,8 +92,7 @@ void td_graph_compact(td_graph *graph)
     td_graph_recount(graph);
 }
 
-bool td_graph_insert(td_graph *graph, size_t at, td_node *node)
-{
+bool td_graph_insert(td_graph *graph, size_t at, td_node *node) {
     if (!td_vec_push(&graph->nodes, node)) return false;
     memmove(&graph->nodes.items[at + 1], &graph->nodes.items[at],
             (graph->nodes.n - 1 - at) * sizeof graph->nodes.items[0]);
@@ -109,8 +100,7 @@ bool td_graph_insert(td_graph *graph, size_t at, td_node *node)
     return true;
 }
 
-static bool is_sorted(const td_graph *graph)
-{
+static bool is_sorted(const td_graph *graph) {
     for (size_t i = 0; i < graph->nodes.n; i++) {
         const td_node *node = graph->nodes.items[i];
         for (size_t k = 0; k < node->n_in; k++)
@@ -121,8 +111,7 @@ static bool is_sorted(const td_graph *graph)
 
 /* Depth-first from each node in the given order, so that what is sorted stays as it is. The stack is explicit: depth is
  * the input's to choose. */
-treadle_status td_graph_sort(td_graph *graph, treadle_error *err)
-{
+treadle_status td_graph_sort(td_graph *graph, treadle_error *err) {
     td_graph_recount(graph);
     if (is_sorted(graph)) return TREADLE_OK;
     typedef struct frame {
@@ -158,8 +147,8 @@ treadle_status td_graph_sort(td_graph *graph, treadle_error *err)
             if (seen[from] == 1) {
                 char text[256];
                 td_node_describe(node, text, sizeof text);
-                status = td_fail(err, TREADLE_FORMAT, "%s: its input \"%.*s\" depends on its own output (a cycle)", text,
-                                 TD_STR_ARGS(td_graph_value(graph, in)->name));
+                status = td_fail(err, TREADLE_FORMAT, "%s: its input \"%.*s\" depends on its own output (a cycle)",
+                                 text, TD_STR_ARGS(td_graph_value(graph, in)->name));
                 goto cleanup;
             }
             seen[from] = 1;
@@ -178,19 +167,16 @@ cleanup:
 /* Names come from files: only so much of them goes into messages. */
 static int shown(td_str s) { return (int)TD_MIN(s.n, (size_t)120); }
 
-void td_node_describe(const td_node *node, char *out, size_t out_bytes)
-{
+void td_node_describe(const td_node *node, char *out, size_t out_bytes) {
     const char *dot = node->domain.n ? "." : "";
     snprintf(out, out_bytes, "node \"%.*s\" (%.*s%s%.*s)", shown(node->name), node->name.p ? node->name.p : "",
              shown(node->domain), node->domain.p ? node->domain.p : "", dot, shown(node->op_type),
              node->op_type.p ? node->op_type.p : "");
 }
 
-void td_value_describe(const td_value *value, char *out, size_t out_bytes)
-{
+void td_value_describe(const td_value *value, char *out, size_t out_bytes) {
     char shape[128];
-    if (value->kind == TD_VALUE_NONE)
-        snprintf(out, out_bytes, "nothing");
+    if (value->kind == TD_VALUE_NONE) snprintf(out, out_bytes, "nothing");
     else if (value->kind == TD_VALUE_SEQUENCE)
         snprintf(out, out_bytes, "sequence of %zu", value->sequence ? value->sequence->n : (size_t)0);
     else

@@ -17,30 +17,30 @@ enum { TD_NO_VALUE = -1, TD_NO_NODE = -1, TD_NO_PORT = -1 };
 typedef struct td_ir_value {
     td_str name;
     td_value type;
-    int32_t producer;      /* node that makes it, or TD_NO_NODE */
-    int32_t port;          /* graph input that it is, or TD_NO_PORT */
-    int32_t n_uses;        /* node inputs and graph outputs that read it (td_graph_recount) */
-    bool is_output;        /* of the graph */
-    bool may_be_absent;    /* an optional that can be empty at run time */
-    bool failed;           /* its producer could not be resolved: nothing is known, complaints about it are noise */
+    int32_t producer;          /* node that makes it, or TD_NO_NODE */
+    int32_t port;              /* graph input that it is, or TD_NO_PORT */
+    int32_t n_uses;            /* node inputs and graph outputs that read it (td_graph_recount) */
+    bool is_output;            /* of the graph */
+    bool may_be_absent;        /* an optional that can be empty at run time */
+    bool failed;               /* its producer could not be resolved: nothing is known, complaints about it are noise */
     const td_tensor *fallback; /* a graph input's default */
     const td_onnx_type *declared; /* value_info of the model: a hint */
 } td_ir_value;
 
 struct td_node {
     td_str name, domain, op_type;
-    int64_t opset;              /* imported version of the domain, in the scope the node comes from */
-    const td_op *op;            /* NULL until resolved */
-    const td_schema *schema;    /* NULL: not looked up, or an op of light's own */
-    const td_onnx_attr *attrs;  /* references to a function's attributes are substituted */
+    int64_t opset;             /* imported version of the domain, in the scope the node comes from */
+    const td_op *op;           /* NULL until resolved */
+    const td_schema *schema;   /* NULL: not looked up, or an op of light's own */
+    const td_onnx_attr *attrs; /* references to a function's attributes are substituted */
     size_t n_attrs;
     int32_t *in, *out;
     size_t n_in, n_out;
-    struct td_node **parts;     /* nodes that a pass has fused into this one: they hold the attributes and constants */
+    struct td_node **parts; /* nodes that a pass has fused into this one: they hold the attributes and constants */
     size_t n_parts;
-    void *state;                /* after prepare */
-    bool prepared;              /* state is live: release it */
-    bool removed;               /* by a pass; swept by td_graph_compact */
+    void *state;   /* after prepare */
+    bool prepared; /* state is live: release it */
+    bool removed;  /* by a pass; swept by td_graph_compact */
 };
 
 typedef struct td_graph {
@@ -50,7 +50,7 @@ typedef struct td_graph {
     TD_VEC(td_node *) nodes;
     int32_t *inputs, *outputs; /* value ids */
     size_t n_inputs, n_outputs;
-    td_map symbols;            /* dim_param -> id */
+    td_map symbols; /* dim_param -> id */
     TD_VEC(td_str) symbol_names;
 } td_graph;
 
@@ -58,25 +58,24 @@ typedef struct td_graph {
 void td_graph_free(td_graph *graph);
 int32_t td_graph_add_value(td_graph *graph, td_str name);
 int32_t td_graph_add_constant(td_graph *graph, td_str name, const td_tensor *tensor);
-td_node *td_graph_new_node(td_graph *graph, size_t n_in, size_t n_out); /* inputs and outputs absent; not yet in `nodes` */
-int64_t td_graph_symbol(td_graph *graph, td_str name);                  /* the dimension of that name; 0: out of memory */
+td_node *td_graph_new_node(td_graph *graph, size_t n_in,
+                           size_t n_out);              /* inputs and outputs absent; not yet in `nodes` */
+int64_t td_graph_symbol(td_graph *graph, td_str name); /* the dimension of that name; 0: out of memory */
 
 static inline td_ir_value *td_graph_value(const td_graph *graph, int32_t id) { return &graph->values.items[id]; }
-static inline td_node *td_graph_producer(const td_graph *graph, int32_t id)
-{
+static inline td_node *td_graph_producer(const td_graph *graph, int32_t id) {
     int32_t at = graph->values.items[id].producer;
     return at == TD_NO_NODE ? NULL : graph->nodes.items[at];
 }
 /* A constant: known at open, not to be overridden. */
-static inline bool td_graph_is_constant(const td_graph *graph, int32_t id)
-{
+static inline bool td_graph_is_constant(const td_graph *graph, int32_t id) {
     const td_ir_value *v = &graph->values.items[id];
     return v->port == TD_NO_PORT && v->type.kind == TD_VALUE_TENSOR && v->type.tensor.data != NULL;
 }
 
-void td_graph_recount(td_graph *graph);                             /* producers and n_uses, after changes */
+void td_graph_recount(td_graph *graph);                                      /* producers and n_uses, after changes */
 void td_graph_replace_uses(td_graph *graph, int32_t old, int32_t new_value); /* in node inputs and graph outputs */
-void td_graph_compact(td_graph *graph);                             /* drops removed nodes, then recounts */
+void td_graph_compact(td_graph *graph);                                      /* drops removed nodes, then recounts */
 /* Puts `node` before nodes.items[at]. false: out of memory. Producers are stale until recount. */
 bool td_graph_insert(td_graph *graph, size_t at, td_node *node);
 /* Stable topological order. TREADLE_FORMAT names a node on a cycle. */
@@ -94,7 +93,7 @@ treadle_status td_constant_from_sparse(td_arena *arena, const td_onnx_sparse_ten
 treadle_status td_constant_from_node(td_arena *arena, const td_onnx_node *node, td_tensor *out, treadle_error *err);
 
 /* Messages. */
-void td_node_describe(const td_node *node, char *out, size_t out_bytes); /* node "x" (Op) */
+void td_node_describe(const td_node *node, char *out, size_t out_bytes);    /* node "x" (Op) */
 void td_value_describe(const td_value *value, char *out, size_t out_bytes); /* float32[2, 3] */
 
 extern const td_value td_value_none; /* what absent inputs point to */

@@ -4,21 +4,19 @@
 #include "base/alloc.h"
 #include "light/pass.h"
 
-static td_onnx_type_kind port_kind(const td_ir_value *v)
-{
+static td_onnx_type_kind port_kind(const td_ir_value *v) {
     return v->type.kind == TD_VALUE_SEQUENCE ? TD_ONNX_TYPE_SEQUENCE : TD_ONNX_TYPE_TENSOR;
 }
 
-static void port_shape(const td_graph *g, td_light_port *port, const td_shape *shape)
-{
+static void port_shape(const td_graph *g, td_light_port *port, const td_shape *shape) {
     port->shape = *shape;
     for (int d = 0; d < shape->rank; d++)
-        if (TD_DIM_IS_SYMBOL(shape->dims[d])) port->dim_names[d] = g->symbol_names.items[TD_DIM_SYMBOL_ID(shape->dims[d])];
+        if (TD_DIM_IS_SYMBOL(shape->dims[d]))
+            port->dim_names[d] = g->symbol_names.items[TD_DIM_SYMBOL_ID(shape->dims[d])];
 }
 
 /* Ports keep the names of the file: passes may have put another value in an output's place. */
-static treadle_status make_ports(td_light *l, treadle_error *err)
-{
+static treadle_status make_ports(td_light *l, treadle_error *err) {
     const td_graph *g = &l->graph;
     const td_onnx_graph *og = &l->model->graph;
     l->inputs = TD_ARENA_ARRAY(&l->arena, td_light_port, g->n_inputs);
@@ -51,8 +49,7 @@ static treadle_status make_ports(td_light *l, treadle_error *err)
 }
 
 /* Where inference knows less than the author wrote down, the ports say what the author wrote. */
-static treadle_status declare_outputs(td_light *l, treadle_error *err)
-{
+static treadle_status declare_outputs(td_light *l, treadle_error *err) {
     for (size_t i = 0; i < l->graph.n_outputs; i++) {
         const td_onnx_type *declared = &l->model->graph.outputs[i].type;
         td_light_port *port = &l->outputs[i];
@@ -85,12 +82,11 @@ static treadle_status declare_outputs(td_light *l, treadle_error *err)
 }
 
 /* Types are inferred on states that are thrown away, so that passes see them before any weight is packed. */
-static treadle_status analyse(td_light *l, treadle_error *err)
-{
+static treadle_status analyse(td_light *l, treadle_error *err) {
     td_arena scratch;
     td_arena_init(&scratch);
-    td_resolver r = {.graph = &l->graph, .arena = &scratch, .mode = TD_RESOLVE_ANALYSE,
-                     .activations = l->options.activations};
+    td_resolver r = {
+        .graph = &l->graph, .arena = &scratch, .mode = TD_RESOLVE_ANALYSE, .activations = l->options.activations};
     treadle_status status;
     TD_TRY_GOTO(td_resolve_graph(&r, err), cleanup);
     TD_TRY_GOTO(td_resolve_report(&r, err), cleanup);
@@ -105,11 +101,14 @@ cleanup:
     return status;
 }
 
-static treadle_status finish(td_light *l, treadle_error *err)
-{
+static treadle_status finish(td_light *l, treadle_error *err) {
     if (l->options.pack_dir) td_packs_begin(&l->packs, l->model);
-    td_resolver r = {.graph = &l->graph, .arena = &l->arena, .mode = TD_RESOLVE_FINAL,
-                     .activations = l->options.activations, .packs = &l->packs, .model = l->model};
+    td_resolver r = {.graph = &l->graph,
+                     .arena = &l->arena,
+                     .mode = TD_RESOLVE_FINAL,
+                     .activations = l->options.activations,
+                     .packs = &l->packs,
+                     .model = l->model};
     treadle_status status;
     TD_TRY_GOTO(td_resolve_graph(&r, err), cleanup);
     TD_TRY_GOTO(td_resolve_report(&r, err), cleanup);
@@ -120,8 +119,7 @@ cleanup:
 }
 
 treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out,
-                                  treadle_error *err)
-{
+                                  treadle_error *err) {
     treadle_status status = TREADLE_OK;
     td_light *l = td_alloc_zero(1, sizeof *l);
     if (!l) {
@@ -156,15 +154,13 @@ cleanup:
     return status;
 }
 
-treadle_status td_light_open(const char *path, const td_light_options *options, td_light **out, treadle_error *err)
-{
+treadle_status td_light_open(const char *path, const td_light_options *options, td_light **out, treadle_error *err) {
     td_onnx_model *model;
     TD_TRY(td_onnx_open(path, NULL, &model, err));
     return td_light_open_take(model, options, out, err);
 }
 
-void td_light_close(td_light *l)
-{
+void td_light_close(td_light *l) {
     if (!l) return;
     td_resolve_release(&l->graph);
     td_graph_free(&l->graph);
@@ -177,18 +173,25 @@ void td_light_close(td_light *l)
 
 size_t td_light_n_inputs(const td_light *l) { return l->graph.n_inputs; }
 size_t td_light_n_outputs(const td_light *l) { return l->graph.n_outputs; }
-const td_light_port *td_light_input(const td_light *l, size_t i) { return i < l->graph.n_inputs ? &l->inputs[i] : NULL; }
-const td_light_port *td_light_output(const td_light *l, size_t i) { return i < l->graph.n_outputs ? &l->outputs[i] : NULL; }
+const td_light_port *td_light_input(const td_light *l, size_t i) {
+    return i < l->graph.n_inputs ? &l->inputs[i] : NULL;
+}
+const td_light_port *td_light_output(const td_light *l, size_t i) {
+    return i < l->graph.n_outputs ? &l->outputs[i] : NULL;
+}
 const td_onnx_model *td_light_model(const td_light *l) { return l->model; }
 
-static ptrdiff_t find_port(const td_light_port *ports, size_t n, td_str name)
-{
+static ptrdiff_t find_port(const td_light_port *ports, size_t n, td_str name) {
     for (size_t i = 0; i < n; i++)
         if (td_str_equal(ports[i].name, name)) return (ptrdiff_t)i;
     return -1;
 }
 
 ptrdiff_t td_light_find_input(const td_light *l, td_str name) { return find_port(l->inputs, l->graph.n_inputs, name); }
-ptrdiff_t td_light_find_output(const td_light *l, td_str name) { return find_port(l->outputs, l->graph.n_outputs, name); }
+ptrdiff_t td_light_find_output(const td_light *l, td_str name) {
+    return find_port(l->outputs, l->graph.n_outputs, name);
+}
 
-bool td_light_can_pick_rows(const td_light *l, size_t output) { return output < l->graph.n_outputs && l->can_pick[output]; }
+bool td_light_can_pick_rows(const td_light *l, size_t output) {
+    return output < l->graph.n_outputs && l->can_pick[output];
+}

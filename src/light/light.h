@@ -19,12 +19,12 @@ typedef enum td_activations {
 } td_activations;
 
 typedef struct td_light_options {
-    int n_threads;              /* 0: all CPUs of this process */
-    bool no_passes;             /* run the graph as written; functions are still inlined */
-    const char *skip_passes;    /* comma-separated names of passes to leave out, or NULL */
+    int n_threads;           /* 0: all CPUs of this process */
+    bool no_passes;          /* run the graph as written; functions are still inlined */
+    const char *skip_passes; /* comma-separated names of passes to leave out, or NULL */
     td_activations activations;
-    const char *pack_dir;       /* folder of the packed-weights cache; NULL: pack in memory only */
-    bool profile;               /* time every node (td_light_profile) */
+    const char *pack_dir; /* folder of the packed-weights cache; NULL: pack in memory only */
+    bool profile;         /* time every node (td_light_profile) */
 } td_light_options;
 
 /* A graph input or output. dims < 0 are symbolic; their names are in dim_names (empty: anonymous). */
@@ -34,7 +34,7 @@ typedef struct td_light_port {
     td_dtype dtype; /* of the tensor, or of a sequence's or optional's element tensors */
     td_shape shape; /* rank -1: not declared */
     td_str dim_names[TD_MAX_RANK];
-    bool optional;  /* an input that has an initializer as default, or whose type is optional */
+    bool optional; /* an input that has an initializer as default, or whose type is optional */
     const td_onnx_prop *props;
     size_t n_props;
 } td_light_port;
@@ -43,7 +43,8 @@ typedef struct td_light_port {
  * TREADLE_UNSUPPORTED and a message that lists all of them by name. */
 treadle_status td_light_open(const char *path, const td_light_options *options, td_light **out, treadle_error *err);
 /* Takes the model: closes it on failure too. */
-treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out, treadle_error *err);
+treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out,
+                                  treadle_error *err);
 void td_light_close(td_light *light); /* after all its contexts; NULL is fine */
 
 size_t td_light_n_inputs(const td_light *light);
@@ -64,7 +65,8 @@ void td_light_ctx_free(td_light_ctx *ctx);
  * are kept; on return shape is what was produced (an error if it exceeds the capacity). A bound output may be the same memory with
  * the same strides as an input (KV caches): ops that extend in place (Concat, GroupQueryAttention, Attention, ...) then copy nothing.
  * skip[i] (skip may be NULL): the caller does not want output i; nodes that only serve skipped outputs need not run. */
-treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip, treadle_error *err);
+treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
+                            treadle_error *err);
 
 /* Logits of few positions: if output `index` [batch, seq, ...] is made by row-wise ops (norm, matmul with constant weights, ...),
  * td_light_can_pick_rows says so, and a run after td_light_pick_rows(ctx, positions[batch][n], n) computes only these
@@ -83,6 +85,7 @@ typedef struct td_light_op_count {
     size_t n;
     bool supported;
 } td_light_op_count;
-treadle_status td_light_count_ops(const td_onnx_model *model, td_arena *arena, td_light_op_count **out, size_t *n, treadle_error *err);
+treadle_status td_light_count_ops(const td_onnx_model *model, td_arena *arena, td_light_op_count **out, size_t *n,
+                                  treadle_error *err);
 
 #endif

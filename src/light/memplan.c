@@ -15,22 +15,19 @@ typedef struct item {
     size_t bytes, offset;
 } item;
 
-static int larger_first(const void *a, const void *b)
-{
+static int larger_first(const void *a, const void *b) {
     const item *x = a, *y = b;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? 1 : -1;
     return (x->first > y->first) - (x->first < y->first);
 }
 
-static int by_offset(const void *a, const void *b)
-{
+static int by_offset(const void *a, const void *b) {
     const item *x = *(item *const *)a, *y = *(item *const *)b;
     return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
 /* Placed items that live at the same time are visited by rising offset; the smallest gap that is enough wins. */
-static void place(item *items, size_t n, item **overlapping, size_t *slab_bytes)
-{
+static void place(item *items, size_t n, item **overlapping, size_t *slab_bytes) {
     qsort(items, n, sizeof *items, larger_first);
     for (size_t i = 0; i < n; i++) {
         item *it = &items[i];
@@ -55,8 +52,7 @@ static void place(item *items, size_t n, item **overlapping, size_t *slab_bytes)
 
 /* The value at the bottom of a stack of in-place results. What was learned with other outputs skipped may not hold here:
  * the value below must die where the one above is made. */
-static int32_t group_of(const td_light_ctx *ctx, const td_program *p, int32_t id)
-{
+static int32_t group_of(const td_light_ctx *ctx, const td_program *p, int32_t id) {
     for (;;) {
         int32_t below = ctx->demands[id].over;
         if (ctx->demands[id].never_over || below == TD_NO_VALUE || p->defined[below] < 0 ||
@@ -66,8 +62,7 @@ static int32_t group_of(const td_light_ctx *ctx, const td_program *p, int32_t id
     }
 }
 
-static size_t collect(td_light_ctx *ctx, td_program *p, item *items, int32_t *item_of)
-{
+static size_t collect(td_light_ctx *ctx, td_program *p, item *items, int32_t *item_of) {
     size_t n_values = ctx->light->graph.values.n, n = 0;
     for (size_t i = 0; i < n_values; i++) item_of[i] = -1;
     for (size_t i = 0; i < n_values; i++) {
@@ -89,15 +84,13 @@ static size_t collect(td_light_ctx *ctx, td_program *p, item *items, int32_t *it
     return n;
 }
 
-static void write_slots(td_light_ctx *ctx, td_program *p, const item *items, size_t n, int32_t *item_of)
-{
+static void write_slots(td_light_ctx *ctx, td_program *p, const item *items, size_t n, int32_t *item_of) {
     size_t n_values = ctx->light->graph.values.n;
     for (size_t i = 0; i < n_values; i++) item_of[i] = -1; /* the sort has moved them */
     for (size_t k = 0; k < n; k++) {
         if (items[k].value == TD_NO_VALUE)
             p->scratch[items[k].first] = (td_slot){items[k].offset, items[k].bytes, TD_NO_VALUE, false};
-        else
-            item_of[items[k].value] = (int32_t)k;
+        else item_of[items[k].value] = (int32_t)k;
     }
     for (size_t i = 0; i < n_values; i++) {
         p->slots[i].group = TD_NO_VALUE;
@@ -109,8 +102,7 @@ static void write_slots(td_light_ctx *ctx, td_program *p, const item *items, siz
     }
 }
 
-treadle_status td_program_plan(td_light_ctx *ctx, td_program *p, treadle_error *err)
-{
+treadle_status td_program_plan(td_light_ctx *ctx, td_program *p, treadle_error *err) {
     size_t n_values = ctx->light->graph.values.n, most = n_values + p->n_steps;
     td_arena_free(&p->plan_arena);
     p->slots = TD_ARENA_ARRAY(&p->plan_arena, td_slot, n_values);

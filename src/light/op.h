@@ -24,21 +24,22 @@ typedef struct td_infer td_infer;
 typedef struct td_run td_run;
 
 enum {
-    TD_OP_VIEW = 1 << 0,      /* output 0 may share input 0's memory: run calls td_run_view or td_run_alloc */
-    TD_OP_INPLACE = 1 << 1,   /* output 0 may be computed over any input that dies here and has as many elements of the same
+    TD_OP_VIEW = 1 << 0, /* output 0 may share input 0's memory: run calls td_run_view or td_run_alloc */
+    TD_OP_INPLACE =
+        1 << 1, /* output 0 may be computed over any input that dies here and has as many elements of the same
                                  size (elementwise) */
     TD_OP_ANY_STRIDE = 1 << 2, /* all inputs may be strided, and output 0 too; else see strided_inputs */
-    TD_OP_IMPURE = 1 << 3,    /* random, or otherwise not to be folded or merged */
-    TD_OP_VALUES = 1 << 4,    /* takes or gives sequences or optionals: uses the td_value form of inputs and outputs.
+    TD_OP_IMPURE = 1 << 3,     /* random, or otherwise not to be folded or merged */
+    TD_OP_VALUES = 1 << 4,     /* takes or gives sequences or optionals: uses the td_value form of inputs and outputs.
                                  Its run makes all its outputs: tensors by td_run_alloc or td_run_view (input 0 only, with
                                  TD_OP_VIEW too) or as values that own what they hold (buffer, sequence): the engine
                                  releases these */
-    TD_OP_EXTENDS = 1 << 5,   /* outputs may lie in the memory of an input with equal data and strides (a KV cache that
+    TD_OP_EXTENDS = 1 << 5,    /* outputs may lie in the memory of an input with equal data and strides (a KV cache that
                                  grows): run recognises that and leaves the input's part as it is */
 };
 
 typedef struct td_op_impl {
-    size_t state_bytes; /* zeroed memory per node, td_..._state() */
+    size_t state_bytes;                       /* zeroed memory per node, td_..._state() */
     treadle_status (*prepare)(td_prepare *p); /* may be NULL */
     treadle_status (*infer)(td_infer *in);
     treadle_status (*run)(td_run *r);
@@ -62,20 +63,20 @@ const td_op *td_op_at(size_t index);
 /* --- prepare */
 struct td_prepare {
     void *state;
-    int since;            /* of the chosen row */
-    int opset;            /* imported version of the node's domain */
+    int since; /* of the chosen row */
+    int opset; /* imported version of the node's domain */
     size_t n_inputs, n_outputs;
     td_activations activations;
-    td_arena *arena;      /* the session's: lives as long as the node */
-    treadle_error *err;   /* pass it to td_fail */
+    td_arena *arena;    /* the session's: lives as long as the node */
+    treadle_error *err; /* pass it to td_fail */
     const td_node *node;
-    void *build;          /* private to light/prepare.c */
-    bool analysis;        /* only infer will be called on this state: work that is for run (packing, tables) may be left out */
+    void *build;   /* private to light/prepare.c */
+    bool analysis; /* only infer will be called on this state: work that is for run (packing, tables) may be left out */
 };
 
-bool td_has_input(const td_prepare *p, size_t i);          /* present and not the empty name */
+bool td_has_input(const td_prepare *p, size_t i); /* present and not the empty name */
 bool td_has_output(const td_prepare *p, size_t i);
-td_dtype td_input_dtype(const td_prepare *p, size_t i);    /* TD_UNDEFINED if absent */
+td_dtype td_input_dtype(const td_prepare *p, size_t i);         /* TD_UNDEFINED if absent */
 const td_tensor *td_input_const(const td_prepare *p, size_t i); /* dense, if known at open; else NULL */
 const td_shape *td_input_shape(const td_prepare *p, size_t i);  /* as far as known at open; NULL if absent */
 
@@ -102,7 +103,8 @@ treadle_status td_prepare_packed(td_prepare *p, const char *what, size_t bytes, 
 /* The same in two steps, for packs whose form depends on the weights: a description (meta, at most 40 bytes) is stored with
  * them, and on a hit (true) the weights need not be looked at. The op checks what it finds against its attributes. Not to be
  * called with p->analysis. */
-bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t meta_bytes, const void **out, size_t *bytes);
+bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t meta_bytes, const void **out,
+                            size_t *bytes);
 treadle_status td_prepare_add_packed(td_prepare *p, const char *what, const void *meta, size_t meta_bytes, size_t bytes,
                                      void **out); /* zeroed */
 
@@ -121,22 +123,24 @@ struct td_infer {
 };
 
 /* Usual answers. All tolerate unknown ranks and dimensions at open. */
-treadle_status td_infer_same(td_infer *in, size_t output, size_t input);               /* dtype and shape of an input */
-treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype, const td_shape *shape); /* NULL output: nothing */
-treadle_status td_infer_unknown(td_infer *in, size_t output, td_dtype dtype, int rank);  /* rank -1, or dims unknown */
+treadle_status td_infer_same(td_infer *in, size_t output, size_t input); /* dtype and shape of an input */
+treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype,
+                            const td_shape *shape);                                     /* NULL output: nothing */
+treadle_status td_infer_unknown(td_infer *in, size_t output, td_dtype dtype, int rank); /* rank -1, or dims unknown */
 treadle_status td_infer_broadcast(td_infer *in, size_t output, td_dtype dtype, size_t n_inputs_from_0);
-treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out);           /* -r..r-1 -> 0..r-1, or an error */
+treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out); /* -r..r-1 -> 0..r-1, or an error */
 /* Integer list input (shape, axes, ...) if its data are known: int32 or int64, at most TD_MAX_RANK entries.
  * *known false: the data are not there at open. */
 treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known);
-treadle_status td_infer_fail(td_infer *in, const char *format, ...) TD_PRINTF(2, 3); /* names node, op and input shapes */
+treadle_status td_infer_fail(td_infer *in, const char *format, ...)
+    TD_PRINTF(2, 3); /* names node, op and input shapes */
 
 /* --- run */
 struct td_run {
     const void *state;
     size_t n_inputs, n_outputs;
-    const td_tensor *const *in; /* NULL: absent */
-    td_tensor *const *out;      /* NULL: not wanted */
+    const td_tensor *const *in;       /* NULL: absent */
+    td_tensor *const *out;            /* NULL: not wanted */
     const td_value *const *in_values; /* TD_OP_VALUES */
     td_value *const *out_values;
     td_pool *pool;

@@ -4,8 +4,7 @@
 #include "base/alloc.h"
 
 /* The model's identity: its file, the files of its weights. false: it has none that outlives this process. */
-static bool model_key(const td_onnx_model *model, td_pack_key *key)
-{
+static bool model_key(const td_onnx_model *model, td_pack_key *key) {
     if (!model->path) return false;
     td_arena arena;
     td_map seen = {0};
@@ -26,8 +25,7 @@ static bool model_key(const td_onnx_model *model, td_pack_key *key)
 }
 
 /* Address space for all that may be packed: some layouts pad, none doubles. */
-static size_t reserve_for(const td_onnx_model *model)
-{
+static size_t reserve_for(const td_onnx_model *model) {
     size_t sum = (size_t)64 << 20;
     for (size_t i = 0; i < model->graph.n_initializers; i++) {
         size_t bytes = model->graph.initializers[i].data_bytes;
@@ -36,20 +34,17 @@ static size_t reserve_for(const td_onnx_model *model)
     return sum;
 }
 
-void td_packs_begin(td_packs *packs, const td_onnx_model *model)
-{
+void td_packs_begin(td_packs *packs, const td_onnx_model *model) {
     td_pack_key key;
     size_t reserve = reserve_for(model);
     if (!model_key(model, &key)) return;
-    if (td_pack_cache_open(&key, &packs->file))
-        packs->mode = TD_PACKS_READING;
+    if (td_pack_cache_open(&key, &packs->file)) packs->mode = TD_PACKS_READING;
     else if (reserve && td_pack_writer_begin(&packs->writer, &key, reserve, NULL) == TREADLE_OK)
         packs->mode = TD_PACKS_WRITING;
 }
 
 /* "what\nconstant\nconstant\noutput" */
-static bool pack_name(const td_graph *g, const td_node *node, const char *what, td_buf *out)
-{
+static bool pack_name(const td_graph *g, const td_node *node, const char *what, td_buf *out) {
     td_buf_text(out, what);
     for (size_t i = 0; i < node->n_in; i++) {
         if (node->in[i] == TD_NO_VALUE || !td_graph_is_constant(g, node->in[i])) continue;
@@ -62,8 +57,7 @@ static bool pack_name(const td_graph *g, const td_node *node, const char *what, 
 }
 
 const void *td_packs_find(td_packs *packs, const td_graph *graph, const td_node *node, const char *what, void *meta,
-                          size_t meta_bytes, size_t *bytes)
-{
+                          size_t meta_bytes, size_t *bytes) {
     td_buf name = {0};
     const td_pack_entry *entry = NULL;
     if (packs->mode != TD_PACKS_READING || meta_bytes > TD_PACK_META_BYTES) return NULL;
@@ -76,13 +70,13 @@ const void *td_packs_find(td_packs *packs, const td_graph *graph, const td_node 
 }
 
 treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_node *node, const char *what,
-                            const void *meta, size_t meta_bytes, size_t bytes, void **out, treadle_error *err)
-{
+                            const void *meta, size_t meta_bytes, size_t bytes, void **out, treadle_error *err) {
     if (packs->mode == TD_PACKS_WRITING) {
         td_buf name = {0};
-        treadle_status status = pack_name(graph, node, what, &name)
-                                    ? td_pack_writer_add(&packs->writer, td_buf_view(&name), meta, meta_bytes, bytes, out, NULL)
-                                    : TREADLE_OUT_OF_MEMORY;
+        treadle_status status =
+            pack_name(graph, node, what, &name)
+                ? td_pack_writer_add(&packs->writer, td_buf_view(&name), meta, meta_bytes, bytes, out, NULL)
+                : TREADLE_OUT_OF_MEMORY;
         td_buf_free(&name);
         if (status == TREADLE_OK) return status;
     }
@@ -97,15 +91,13 @@ treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_nod
     return TREADLE_OK;
 }
 
-void td_packs_commit(td_packs *packs)
-{
+void td_packs_commit(td_packs *packs) {
     if (packs->mode != TD_PACKS_WRITING) return;
     td_pack_writer_commit(&packs->writer, &packs->file, NULL);
     packs->mode = TD_PACKS_READING;
 }
 
-void td_packs_free(td_packs *packs)
-{
+void td_packs_free(td_packs *packs) {
     for (size_t i = 0; i < packs->blocks.n; i++) td_free_aligned(packs->blocks.items[i]);
     td_vec_free(&packs->blocks);
     if (packs->mode == TD_PACKS_WRITING) td_pack_writer_abort(&packs->writer);

@@ -11,8 +11,7 @@ size_t td_pass_count(void) { return TD_COUNT(passes); }
 const td_pass *td_pass_at(size_t index) { return index < td_pass_count() ? &passes[index] : NULL; }
 
 /* Whether `name` is in a comma-separated list. */
-static bool listed(const char *list, const char *name)
-{
+static bool listed(const char *list, const char *name) {
     size_t n = strlen(name);
     for (const char *at = list; at && *at;) {
         const char *comma = strchr(at, ',');
@@ -23,8 +22,7 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-treadle_status td_passes_run(td_pass_ctx *p)
-{
+treadle_status td_passes_run(td_pass_ctx *p) {
     for (size_t i = 0; i < td_pass_count(); i++) {
         if (listed(p->light->options.skip_passes, passes[i].name)) continue;
         td_graph_compact(p->graph);
@@ -34,8 +32,7 @@ treadle_status td_passes_run(td_pass_ctx *p)
     return td_graph_sort(p->graph, p->err);
 }
 
-treadle_status td_pass_resolve(td_pass_ctx *p, td_node *node)
-{
+treadle_status td_pass_resolve(td_pass_ctx *p, td_node *node) {
     td_resolve_release_node(node);
     return td_resolve_node(p->resolver, node, p->err);
 }

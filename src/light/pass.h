@@ -36,13 +36,11 @@ treadle_status td_passes_run(td_pass_ctx *p);
 /* --- for passes */
 /* Prepares and infers a node that a pass has made or changed. */
 treadle_status td_pass_resolve(td_pass_ctx *p, td_node *node);
-static inline bool td_node_is(const td_node *node, const char *domain, const char *op_type)
-{
+static inline bool td_node_is(const td_node *node, const char *domain, const char *op_type) {
     return td_str_is(node->op_type, op_type) && td_str_is(node->domain, domain);
 }
 /* The value is read by one node input only and is no graph output. */
-static inline bool td_pass_single_use(const td_graph *g, int32_t value)
-{
+static inline bool td_pass_single_use(const td_graph *g, int32_t value) {
     const td_ir_value *v = td_graph_value(g, value);
     return v->n_uses == 1 && !v->is_output;
 }

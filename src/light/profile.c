@@ -10,21 +10,18 @@ typedef struct op_time {
     size_t n;
 } op_time;
 
-static int slowest_first(const void *a, const void *b)
-{
+static int slowest_first(const void *a, const void *b) {
     const op_time *x = a, *y = b;
     return (x->ns < y->ns) - (x->ns > y->ns);
 }
 
-static void line(td_buf *out, uint64_t ns, uint64_t total, td_str domain, td_str op_type)
-{
+static void line(td_buf *out, uint64_t ns, uint64_t total, td_str domain, td_str op_type) {
     double share = total ? 100.0 * (double)ns / (double)total : 0;
-    td_buf_printf(out, "%10.1f us %5.1f %%  %.*s%s%.*s", (double)ns / 1e3, share, TD_STR_ARGS(domain), domain.n ? "." : "",
-                  TD_STR_ARGS(op_type));
+    td_buf_printf(out, "%10.1f us %5.1f %%  %.*s%s%.*s", (double)ns / 1e3, share, TD_STR_ARGS(domain),
+                  domain.n ? "." : "", TD_STR_ARGS(op_type));
 }
 
-static void by_op_type(const td_graph *g, const uint64_t *node_ns, uint64_t total, td_buf *out)
-{
+static void by_op_type(const td_graph *g, const uint64_t *node_ns, uint64_t total, td_buf *out) {
     size_t n = 0;
     op_time *ops = td_alloc_array(g->nodes.n, sizeof *ops);
     if (!ops) {
@@ -35,7 +32,8 @@ static void by_op_type(const td_graph *g, const uint64_t *node_ns, uint64_t tota
         const td_node *node = g->nodes.items[i];
         size_t k = 0;
         if (!node_ns[i]) continue;
-        while (k < n && !(td_str_equal(ops[k].op_type, node->op_type) && td_str_equal(ops[k].domain, node->domain))) k++;
+        while (k < n && !(td_str_equal(ops[k].op_type, node->op_type) && td_str_equal(ops[k].domain, node->domain)))
+            k++;
         if (k == n) ops[n++] = (op_time){node->domain, node->op_type, 0, 0};
         ops[k].ns += node_ns[i];
         ops[k].n++;
@@ -48,8 +46,7 @@ static void by_op_type(const td_graph *g, const uint64_t *node_ns, uint64_t tota
     td_free(ops);
 }
 
-void td_light_profile(const td_light_ctx *ctx, bool by_op, td_buf *out)
-{
+void td_light_profile(const td_light_ctx *ctx, bool by_op, td_buf *out) {
     const td_graph *g = &ctx->light->graph;
     uint64_t total = 0;
     if (!ctx->node_ns) return;

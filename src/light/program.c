@@ -8,8 +8,7 @@
 
 enum { MAX_PROGRAMS = 4 };
 
-void td_program_free(td_program *program)
-{
+void td_program_free(td_program *program) {
     if (!program) return;
     td_arena_free(&program->plan_arena);
     td_arena_free(&program->arena);
@@ -17,8 +16,7 @@ void td_program_free(td_program *program)
 }
 
 /* Nodes that serve a wanted output, in order. */
-static void mark_needed(const td_graph *g, const bool *skip, bool *needed_value, bool *needed_node)
-{
+static void mark_needed(const td_graph *g, const bool *skip, bool *needed_value, bool *needed_node) {
     for (size_t i = 0; i < g->n_outputs; i++)
         if (!skip[i]) needed_value[g->outputs[i]] = true;
     for (size_t i = g->nodes.n; i-- > 0;) {
@@ -31,8 +29,7 @@ static void mark_needed(const td_graph *g, const bool *skip, bool *needed_value,
     }
 }
 
-static void live_ranges(td_light_ctx *ctx, td_program *p)
-{
+static void live_ranges(td_light_ctx *ctx, td_program *p) {
     const td_graph *g = &ctx->light->graph;
     for (size_t i = 0; i < g->values.n; i++) p->defined[i] = p->last[i] = -1;
     for (size_t s = 0; s < p->n_steps; s++) {
@@ -54,8 +51,7 @@ static void live_ranges(td_light_ctx *ctx, td_program *p)
 }
 
 /* The produced value that `id` can be a view of, or TD_NO_VALUE if that is a graph input or a constant. */
-static int32_t root_of(const td_graph *g, int32_t id)
-{
+static int32_t root_of(const td_graph *g, int32_t id) {
     for (;;) {
         const td_node *node = td_graph_producer(g, id);
         if (!node) return TD_NO_VALUE;
@@ -64,15 +60,15 @@ static int32_t root_of(const td_graph *g, int32_t id)
     }
 }
 
-static uint8_t input_flags(const td_graph *g, const td_program *p, const td_node *node, size_t k, size_t step)
-{
+static uint8_t input_flags(const td_graph *g, const td_program *p, const td_node *node, size_t k, size_t step) {
     int32_t id = node->in[k];
     if (id == TD_NO_VALUE) return 0;
     const td_op_impl *impl = node->op->impl;
     const td_ir_value *v = td_graph_value(g, id);
     const td_node *from = td_graph_producer(g, id);
     uint8_t flags = 0;
-    bool takes_strides = (impl->flags & (TD_OP_ANY_STRIDE | TD_OP_VALUES)) || (k < 32 && (impl->strided_inputs >> k & 1));
+    bool takes_strides =
+        (impl->flags & (TD_OP_ANY_STRIDE | TD_OP_VALUES)) || (k < 32 && (impl->strided_inputs >> k & 1));
     bool may_be_strided =
         v->port != TD_NO_PORT || v->is_output || (from && (from->op->impl->flags & (TD_OP_VIEW | TD_OP_VALUES)));
     if (!takes_strides && may_be_strided) flags |= TD_INPUT_DENSE;
@@ -84,8 +80,7 @@ static uint8_t input_flags(const td_graph *g, const td_program *p, const td_node
     return flags | TD_INPUT_DIES;
 }
 
-static bool fill_step(td_light_ctx *ctx, td_program *p, size_t s, const bool *needed_value)
-{
+static bool fill_step(td_light_ctx *ctx, td_program *p, size_t s, const bool *needed_value) {
     const td_graph *g = &ctx->light->graph;
     td_step *step = &p->steps[s];
     const td_node *node = g->nodes.items[step->node];
@@ -119,16 +114,26 @@ static bool fill_step(td_light_ctx *ctx, td_program *p, size_t s, const bool *ne
         out_values[k] = wanted ? &ctx->values[id] : NULL;
         out_tensors[k] = wanted ? &ctx->values[id].tensor : NULL;
     }
-    step->infer = (td_infer){.state = node->state, .n_inputs = n_in, .n_outputs = n_out, .inputs = in_values,
-                             .outputs = out_values, .node = node};
-    step->run = (td_run){.state = node->state, .n_inputs = n_in, .n_outputs = n_out, .in = step->in_tensors,
-                         .out = out_tensors, .in_values = in_values, .out_values = out_values,
-                         .pool = ctx->light->pool, .node = node, .ctx = ctx};
+    step->infer = (td_infer){.state = node->state,
+                             .n_inputs = n_in,
+                             .n_outputs = n_out,
+                             .inputs = in_values,
+                             .outputs = out_values,
+                             .node = node};
+    step->run = (td_run){.state = node->state,
+                         .n_inputs = n_in,
+                         .n_outputs = n_out,
+                         .in = step->in_tensors,
+                         .out = out_tensors,
+                         .in_values = in_values,
+                         .out_values = out_values,
+                         .pool = ctx->light->pool,
+                         .node = node,
+                         .ctx = ctx};
     return true;
 }
 
-static bool fill_flags(td_light_ctx *ctx, td_program *p, size_t s)
-{
+static bool fill_flags(td_light_ctx *ctx, td_program *p, size_t s) {
     const td_graph *g = &ctx->light->graph;
     td_step *step = &p->steps[s];
     const td_node *node = g->nodes.items[step->node];
@@ -146,8 +151,7 @@ static bool fill_flags(td_light_ctx *ctx, td_program *p, size_t s)
 }
 
 /* The values that die after each step, as slices of one array ordered by step. */
-static bool fill_deaths(td_light_ctx *ctx, td_program *p)
-{
+static bool fill_deaths(td_light_ctx *ctx, td_program *p) {
     size_t n_values = ctx->light->graph.values.n, n = 0;
     for (size_t i = 0; i < n_values; i++)
         if (p->defined[i] >= 0 && p->last[i] < (int32_t)p->n_steps) p->steps[p->last[i]].n_deaths++, n++;
@@ -166,8 +170,7 @@ static bool fill_deaths(td_light_ctx *ctx, td_program *p)
     return true;
 }
 
-static bool build(td_light_ctx *ctx, td_program *p, const bool *skip)
-{
+static bool build(td_light_ctx *ctx, td_program *p, const bool *skip) {
     const td_graph *g = &ctx->light->graph;
     td_arena *a = &p->arena;
     bool *needed_value = TD_ARENA_ARRAY(a, bool, g->values.n), *needed_node = TD_ARENA_ARRAY(a, bool, g->nodes.n);
@@ -192,16 +195,14 @@ static bool build(td_light_ctx *ctx, td_program *p, const bool *skip)
     return fill_deaths(ctx, p);
 }
 
-static bool same_skips(const td_light_ctx *ctx, const td_program *p, const bool *skip)
-{
+static bool same_skips(const td_light_ctx *ctx, const td_program *p, const bool *skip) {
     for (size_t i = 0; i < ctx->light->graph.n_outputs; i++)
         if (p->skip[i] != (skip && skip[i])) return false;
     return true;
 }
 
 /* The list is in order of use: the current one is found at once, the one longest unused is dropped. */
-td_program *td_program_find(td_light_ctx *ctx, const bool *skip, treadle_error *err)
-{
+td_program *td_program_find(td_light_ctx *ctx, const bool *skip, treadle_error *err) {
     size_t n = 0;
     for (td_program **at = &ctx->programs; *at; at = &(*at)->next, n++) {
         td_program *p = *at;

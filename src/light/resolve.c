@@ -7,8 +7,7 @@
 
 enum { MAX_COMPLAINTS = 256 };
 
-treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const char *text, treadle_error *err)
-{
+treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const char *text, treadle_error *err) {
     char where[320];
     r->complained = true;
     td_node_describe(node, where, sizeof where);
@@ -32,8 +31,7 @@ treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const ch
     return td_fail(err, TREADLE_UNSUPPORTED, "%s: %s", where, text);
 }
 
-treadle_status td_resolve_report(const td_resolver *r, treadle_error *err)
-{
+treadle_status td_resolve_report(const td_resolver *r, treadle_error *err) {
     if (r->complaints.n == 0) return TREADLE_OK;
     td_buf text = {0};
     for (size_t i = 0; i < r->complaints.n; i++) {
@@ -48,29 +46,25 @@ treadle_status td_resolve_report(const td_resolver *r, treadle_error *err)
     return status;
 }
 
-void td_resolver_free(td_resolver *r)
-{
+void td_resolver_free(td_resolver *r) {
     td_vec_free(&r->complaints);
     td_vec_free(&r->inputs);
     td_vec_free(&r->outputs);
     td_vec_free(&r->output_pointers);
 }
 
-void td_resolve_release_node(td_node *node)
-{
+void td_resolve_release_node(td_node *node) {
     if (node->prepared && node->op && node->op->impl->release) node->op->impl->release(node->state);
     node->prepared = false;
     node->state = NULL;
 }
 
-void td_resolve_release(td_graph *graph)
-{
+void td_resolve_release(td_graph *graph) {
     for (size_t i = 0; i < graph->nodes.n; i++) td_resolve_release_node(graph->nodes.items[i]);
 }
 
 /* Nothing is known of the outputs but what the model's author declared. */
-static void outputs_failed(td_resolver *r, const td_node *node)
-{
+static void outputs_failed(td_resolver *r, const td_node *node) {
     for (size_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == TD_NO_VALUE) continue;
         td_ir_value *v = td_graph_value(r->graph, node->out[i]);
@@ -82,8 +76,7 @@ static void outputs_failed(td_resolver *r, const td_node *node)
     }
 }
 
-static bool inputs_known(const td_resolver *r, const td_node *node)
-{
+static bool inputs_known(const td_resolver *r, const td_node *node) {
     for (size_t i = 0; i < node->n_in; i++) {
         if (node->in[i] == TD_NO_VALUE) continue;
         const td_ir_value *v = td_graph_value(r->graph, node->in[i]);
@@ -92,36 +85,46 @@ static bool inputs_known(const td_resolver *r, const td_node *node)
     return true;
 }
 
-static treadle_status prepare(td_resolver *r, td_node *node, treadle_error *err)
-{
+static treadle_status prepare(td_resolver *r, td_node *node, treadle_error *err) {
     const td_op_impl *impl = node->op->impl;
     node->state = td_arena_alloc(r->arena, impl->state_bytes, 64);
     if (!node->state) return td_fail_memory(err, "a node's state", impl->state_bytes);
     node->prepared = true; /* also if prepare fails: release then sees what it has done so far */
     if (!impl->prepare) return TREADLE_OK;
-    td_prepare p = {.state = node->state, .since = node->op->since, .opset = (int)TD_MIN(node->opset, (int64_t)INT32_MAX),
-                    .n_inputs = node->n_in, .n_outputs = node->n_out, .activations = r->activations,
-                    .arena = r->arena, .err = err, .node = node, .build = r,
+    td_prepare p = {.state = node->state,
+                    .since = node->op->since,
+                    .opset = (int)TD_MIN(node->opset, (int64_t)INT32_MAX),
+                    .n_inputs = node->n_in,
+                    .n_outputs = node->n_out,
+                    .activations = r->activations,
+                    .arena = r->arena,
+                    .err = err,
+                    .node = node,
+                    .build = r,
                     .analysis = r->mode == TD_RESOLVE_ANALYSE};
     treadle_status status = impl->prepare(&p);
     return status == TREADLE_OK && r->no_memory ? td_fail_memory(err, "an attribute", 0) : status;
 }
 
-static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err)
-{
+static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
     r->inputs.n = r->outputs.n = r->output_pointers.n = 0;
     if (!td_vec_reserve(&r->inputs, node->n_in + 1) || !td_vec_reserve(&r->outputs, node->n_out + 1) ||
         !td_vec_reserve(&r->output_pointers, node->n_out + 1))
         return td_fail_memory(err, "type inference", 0);
     for (size_t i = 0; i < node->n_in; i++)
-        r->inputs.items[i] =
-            node->in[i] == TD_NO_VALUE ? &td_value_none : &td_graph_value(r->graph, node->in[i])->type;
+        r->inputs.items[i] = node->in[i] == TD_NO_VALUE ? &td_value_none : &td_graph_value(r->graph, node->in[i])->type;
     for (size_t i = 0; i < node->n_out; i++) {
         r->outputs.items[i] = (td_value){.kind = TD_VALUE_NONE};
         r->output_pointers.items[i] = node->out[i] == TD_NO_VALUE ? NULL : &r->outputs.items[i];
     }
-    td_infer in = {.state = node->state, .n_inputs = node->n_in, .n_outputs = node->n_out, .inputs = r->inputs.items,
-                   .outputs = r->output_pointers.items, .at_open = true, .err = err, .node = node};
+    td_infer in = {.state = node->state,
+                   .n_inputs = node->n_in,
+                   .n_outputs = node->n_out,
+                   .inputs = r->inputs.items,
+                   .outputs = r->output_pointers.items,
+                   .at_open = true,
+                   .err = err,
+                   .node = node};
     TD_TRY(node->op->impl->infer(&in));
     for (size_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == TD_NO_VALUE) continue;
@@ -135,15 +138,14 @@ static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err)
     return TREADLE_OK;
 }
 
-treadle_status td_resolve_node(td_resolver *r, td_node *node, treadle_error *err)
-{
+treadle_status td_resolve_node(td_resolver *r, td_node *node, treadle_error *err) {
     if (!node->op) node->op = td_op_find(node->domain, node->op_type, node->opset);
     if (!node->op) {
         char text[96];
         TD_TRY(td_resolve_check(r, node, err));
         snprintf(text, sizeof text,
                  td_graph_has_native(node->domain, node->op_type) ? "version %lld of the op is not implemented"
-                                                                   : "the op is not implemented (opset %lld)",
+                                                                  : "the op is not implemented (opset %lld)",
                  (long long)node->opset);
         outputs_failed(r, node);
         treadle_status status = td_resolve_complain(r, node, text, err);
@@ -172,8 +174,7 @@ treadle_status td_resolve_node(td_resolver *r, td_node *node, treadle_error *err
     return status;
 }
 
-treadle_status td_resolve_graph(td_resolver *r, treadle_error *err)
-{
+treadle_status td_resolve_graph(td_resolver *r, treadle_error *err) {
     treadle_error local;
     for (size_t i = 0; i < r->graph->nodes.n; i++)
         TD_TRY(td_resolve_node(r, r->graph->nodes.items[i], err ? err : &local));

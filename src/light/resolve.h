@@ -22,12 +22,12 @@ typedef struct td_resolver {
     td_arena *arena; /* of states */
     td_resolve_mode mode;
     td_activations activations;
-    td_packs *packs; /* FINAL only */
+    td_packs *packs;            /* FINAL only */
     const td_onnx_model *model; /* FINAL only: whose files constants may lie in */
     TD_VEC(td_complaint) complaints;
-    size_t n_more;   /* complaints past the limit */
-    bool complained; /* since it was last cleared */
-    bool no_memory;  /* an accessor of prepare, which cannot fail, had none */
+    size_t n_more;                   /* complaints past the limit */
+    bool complained;                 /* since it was last cleared */
+    bool no_memory;                  /* an accessor of prepare, which cannot fail, had none */
     TD_VEC(const td_value *) inputs; /* scratch of infer */
     TD_VEC(td_value) outputs;
     TD_VEC(td_value *) output_pointers;
@@ -38,9 +38,9 @@ treadle_status td_resolve_graph(td_resolver *r, treadle_error *err);
 treadle_status td_resolve_node(td_resolver *r, td_node *node, treadle_error *err);
 /* TREADLE_UNSUPPORTED with everything collected, or OK. */
 treadle_status td_resolve_report(const td_resolver *r, treadle_error *err);
-void td_resolver_free(td_resolver *r);          /* not the states */
-void td_resolve_release_node(td_node *node);    /* its state */
-void td_resolve_release(td_graph *graph);       /* all states */
+void td_resolver_free(td_resolver *r);       /* not the states */
+void td_resolve_release_node(td_node *node); /* its state */
+void td_resolve_release(td_graph *graph);    /* all states */
 
 /* Collects; fills err with this complaint alone and returns TREADLE_UNSUPPORTED. */
 treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const char *text, treadle_error *err);

@@ -13,16 +13,14 @@
 /* --- the caller's values */
 
 static treadle_status bad_port(const td_light_port *port, const char *what, const td_value *v, const char *text,
-                               treadle_error *err)
-{
+                               treadle_error *err) {
     char found[192], shape[128];
     td_value_describe(v, found, sizeof found);
-    return td_fail(err, TREADLE_INVALID_ARGUMENT, "%s \"%.*s\" is %s; %s %s%s", what, TD_STR_ARGS(port->name), found, text,
-                   td_dtype_name(port->dtype), td_shape_text(&port->shape, shape));
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "%s \"%.*s\" is %s; %s %s%s", what, TD_STR_ARGS(port->name), found,
+                   text, td_dtype_name(port->dtype), td_shape_text(&port->shape, shape));
 }
 
-static treadle_status check_input(const td_light_port *port, const td_value *v, treadle_error *err)
-{
+static treadle_status check_input(const td_light_port *port, const td_value *v, treadle_error *err) {
     if (v->kind == TD_VALUE_NONE) {
         if (port->optional) return TREADLE_OK;
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "input \"%.*s\" is not given", TD_STR_ARGS(port->name));
@@ -42,8 +40,7 @@ static treadle_status check_input(const td_light_port *port, const td_value *v, 
 }
 
 /* Bytes that a strided tensor spans, from its first to past its last element. */
-static td_extent extent(const td_tensor *t)
-{
+static td_extent extent(const td_tensor *t) {
     td_extent e = {(uintptr_t)t->data, (uintptr_t)t->data};
     int64_t last = 0;
     for (int d = 0; d < t->shape.rank; d++) {
@@ -54,26 +51,22 @@ static td_extent extent(const td_tensor *t)
     return e;
 }
 
-static treadle_status bind_inputs(td_light_ctx *ctx, const td_value *inputs, treadle_error *err)
-{
+static treadle_status bind_inputs(td_light_ctx *ctx, const td_value *inputs, treadle_error *err) {
     const td_graph *g = &ctx->light->graph;
     for (size_t i = 0; i < g->n_inputs; i++) {
         int32_t id = g->inputs[i];
         td_value *v = &ctx->values[id];
         TD_TRY(check_input(&ctx->light->inputs[i], &inputs[i], err));
         const td_tensor *fallback = td_graph_value(g, id)->fallback;
-        if (inputs[i].kind == TD_VALUE_NONE && fallback)
-            *v = (td_value){.kind = TD_VALUE_TENSOR, .tensor = *fallback};
-        else
-            *v = inputs[i];
+        if (inputs[i].kind == TD_VALUE_NONE && fallback) *v = (td_value){.kind = TD_VALUE_TENSOR, .tensor = *fallback};
+        else *v = inputs[i];
         ctx->places[id].owner = TD_NO_VALUE;
         ctx->input_extents[i] = inputs[i].kind == TD_VALUE_TENSOR ? extent(&inputs[i].tensor) : (td_extent){0, 0};
     }
     return TREADLE_OK;
 }
 
-static bool same_strides(const td_tensor *a, const td_tensor *b)
-{
+static bool same_strides(const td_tensor *a, const td_tensor *b) {
     if (a->dtype != b->dtype || a->shape.rank != b->shape.rank) return false;
     for (int d = 0; d < a->shape.rank; d++)
         if (a->strides[d] != b->strides[d]) return false;
@@ -81,8 +74,7 @@ static bool same_strides(const td_tensor *a, const td_tensor *b)
 }
 
 /* Which input, if any, lies in the memory of a bound output. */
-static int32_t find_alias(const td_light_ctx *ctx, const td_value *inputs, const td_tensor *to)
-{
+static int32_t find_alias(const td_light_ctx *ctx, const td_value *inputs, const td_tensor *to) {
     const td_extent *spans = ctx->input_extents;
     int32_t found = TD_ALIAS_NONE;
     td_extent own = extent(to);
@@ -95,8 +87,8 @@ static int32_t find_alias(const td_light_ctx *ctx, const td_value *inputs, const
     return found;
 }
 
-static treadle_status bind_outputs(td_light_ctx *ctx, const td_value *inputs, const td_value *outputs, treadle_error *err)
-{
+static treadle_status bind_outputs(td_light_ctx *ctx, const td_value *inputs, const td_value *outputs,
+                                   treadle_error *err) {
     const td_graph *g = &ctx->light->graph;
     for (size_t i = 0; i < g->n_outputs; i++) {
         td_binding *b = &ctx->bindings[i];
@@ -121,16 +113,14 @@ static treadle_status bind_outputs(td_light_ctx *ctx, const td_value *inputs, co
 
 /* --- steps */
 
-static void refresh_presence(td_step *step)
-{
+static void refresh_presence(td_step *step) {
     for (uint32_t i = 0; i < step->n_in; i++) {
         const td_value *v = step->run.in_values[i];
         step->in_tensors[i] = v->kind == TD_VALUE_TENSOR ? &v->tensor : NULL;
     }
 }
 
-static treadle_status make_dense(td_light_ctx *ctx, td_step *step, treadle_error *err)
-{
+static treadle_status make_dense(td_light_ctx *ctx, td_step *step, treadle_error *err) {
     for (uint32_t i = 0; i < step->n_in; i++) {
         if (!(step->in_flags[i] & TD_INPUT_DENSE)) continue;
         const td_value *v = step->run.in_values[i];
@@ -148,8 +138,7 @@ static treadle_status make_dense(td_light_ctx *ctx, td_step *step, treadle_error
 }
 
 /* What a TD_OP_VALUES op left: references that the ctx now holds, and outputs it forgot. */
-static treadle_status take_values(td_light_ctx *ctx, td_step *step, treadle_status status)
-{
+static treadle_status take_values(td_light_ctx *ctx, td_step *step, treadle_status status) {
     for (uint32_t k = 0; k < step->n_out; k++) {
         if (step->out[k] == TD_NO_VALUE) continue;
         td_value *v = &ctx->values[step->out[k]];
@@ -165,8 +154,7 @@ static treadle_status take_values(td_light_ctx *ctx, td_step *step, treadle_stat
     return status;
 }
 
-static treadle_status run_step(td_light_ctx *ctx, td_step *step, treadle_error *err)
-{
+static treadle_status run_step(td_light_ctx *ctx, td_step *step, treadle_error *err) {
     ctx->step = step;
     step->infer.err = step->run.err = err;
     if (TD_UNLIKELY(step->flags & TD_STEP_ABSENT)) refresh_presence(step);
@@ -184,24 +172,21 @@ static treadle_status run_step(td_light_ctx *ctx, td_step *step, treadle_error *
     return status;
 }
 
-static void end_step(td_light_ctx *ctx, td_step *step)
-{
+static void end_step(td_light_ctx *ctx, td_step *step) {
     if (TD_UNLIKELY(ctx->scratch_used)) td_run_scratch_end(ctx, step);
     if (TD_UNLIKELY(ctx->n_held))
         for (uint32_t i = 0; i < step->n_deaths; i++) td_run_release_value(ctx, step->deaths[i]);
 }
 
 /* Says where, if the op has not. */
-static void name_step(const td_step *step, treadle_error *err)
-{
+static void name_step(const td_step *step, treadle_error *err) {
     char where[320];
     if (!err) return;
     td_node_describe(step->infer.node, where, sizeof where);
     if (!strstr(err->message, where)) td_error_context(err, "%s", where);
 }
 
-static treadle_status run_steps(td_light_ctx *ctx, treadle_error *err)
-{
+static treadle_status run_steps(td_light_ctx *ctx, treadle_error *err) {
     td_program *p = ctx->program;
     bool timed = ctx->node_ns != NULL;
     for (size_t s = 0; s < p->n_steps; s++) {
@@ -221,8 +206,7 @@ static treadle_status run_steps(td_light_ctx *ctx, treadle_error *err)
 /* --- results */
 
 /* A deferred output that is (a view of) an input: saved before any other output is copied over it. */
-static treadle_status save_foreign(td_light_ctx *ctx, td_tensor *t, treadle_error *err)
-{
+static treadle_status save_foreign(td_light_ctx *ctx, td_tensor *t, treadle_error *err) {
     size_t bytes;
     td_tensor copy;
     if (!td_tensor_bytes(t, &bytes)) return td_fail_memory(err, "an output", SIZE_MAX);
@@ -238,13 +222,12 @@ static treadle_status save_foreign(td_light_ctx *ctx, td_tensor *t, treadle_erro
 }
 
 /* It lies already where it is wanted. */
-static bool is_bound_to(const td_tensor *t, const td_binding *b)
-{
+static bool is_bound_to(const td_tensor *t, const td_binding *b) {
     return t->data == b->to.data && same_strides(t, &b->to);
 }
 
-static treadle_status check_fits(const td_light_port *port, const td_value *v, const td_tensor *to, treadle_error *err)
-{
+static treadle_status check_fits(const td_light_port *port, const td_value *v, const td_tensor *to,
+                                 treadle_error *err) {
     char found[192], shape[128];
     bool fits = v->kind == TD_VALUE_TENSOR && v->tensor.dtype == to->dtype && v->tensor.shape.rank == to->shape.rank;
     for (int d = 0; fits && d < to->shape.rank; d++) fits = v->tensor.shape.dims[d] <= to->shape.dims[d];
@@ -254,8 +237,7 @@ static treadle_status check_fits(const td_light_port *port, const td_value *v, c
                    TD_STR_ARGS(port->name), found, td_dtype_name(to->dtype), td_shape_text(&to->shape, shape));
 }
 
-static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_error *err)
-{
+static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_error *err) {
     const td_graph *g = &ctx->light->graph;
     size_t n_deferred = 0;
     for (size_t i = 0; i < g->n_outputs; i++) {
@@ -283,26 +265,23 @@ static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_erro
 shapes:
     for (size_t i = 0; i < g->n_outputs; i++) { /* only now: after a failure the caller's array is as it was */
         if (ctx->program->skip[i]) continue;
-        if (ctx->bindings[i].to.data)
-            outputs[i].tensor.shape = ctx->values[g->outputs[i]].tensor.shape;
-        else
-            outputs[i] = ctx->values[g->outputs[i]];
+        if (ctx->bindings[i].to.data) outputs[i].tensor.shape = ctx->values[g->outputs[i]].tensor.shape;
+        else outputs[i] = ctx->values[g->outputs[i]];
     }
     return TREADLE_OK;
 }
 
 /* What the last run left: its outputs end here. */
-static void release_all(td_light_ctx *ctx)
-{
+static void release_all(td_light_ctx *ctx) {
     for (size_t i = 0; i < ctx->kept.n; i++) td_blocks_give(&ctx->blocks, ctx->kept.items[i]);
     ctx->kept.n = 0;
     if (!ctx->n_held) return;
     for (size_t i = 0; i < ctx->light->graph.values.n; i++)
-        if (td_graph_value(&ctx->light->graph, (int32_t)i)->producer != TD_NO_NODE) td_run_release_value(ctx, (int32_t)i);
+        if (td_graph_value(&ctx->light->graph, (int32_t)i)->producer != TD_NO_NODE)
+            td_run_release_value(ctx, (int32_t)i);
 }
 
-static treadle_status make_plan(td_light_ctx *ctx, treadle_error *err)
-{
+static treadle_status make_plan(td_light_ctx *ctx, treadle_error *err) {
     td_program *p = ctx->program;
     if (p->slots ? p->planned_for == ctx->demand_version : ctx->demand_version == 0) return TREADLE_OK;
     td_blocks_trim(&ctx->blocks);
@@ -320,8 +299,7 @@ static treadle_status make_plan(td_light_ctx *ctx, treadle_error *err)
 }
 
 treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
-                            treadle_error *err)
-{
+                            treadle_error *err) {
     ctx->program = td_program_find(ctx, skip, err);
     if (!ctx->program) return TREADLE_OUT_OF_MEMORY;
     release_all(ctx);

@@ -9,8 +9,7 @@
 static uint64_t nothing[8] TD_ALIGNED(64); /* what empty tensors point to: their data is never touched */
 
 /* Dense strides and bytes. false: a dimension is unknown (*bytes 0) or the size overflows (*bytes 1). */
-static bool measure(td_tensor *t, size_t *bytes)
-{
+static bool measure(td_tensor *t, size_t *bytes) {
     int64_t count = 1;
     bool zero = false;
     for (int d = t->shape.rank - 1; d >= 0; d--) {
@@ -37,8 +36,7 @@ static bool measure(td_tensor *t, size_t *bytes)
     return true;
 }
 
-static void learn(td_light_ctx *ctx, size_t *demand, size_t bytes)
-{
+static void learn(td_light_ctx *ctx, size_t *demand, size_t bytes) {
     if (*demand && bytes > *demand)
         bytes = TD_MAX(bytes, *demand + *demand / 2); /* it grows: with slack it will not be met at every step */
     *demand = TD_MAX(*demand, TD_ROUND_UP(TD_MAX(bytes, (size_t)1024), (size_t)64));
@@ -47,16 +45,14 @@ static void learn(td_light_ctx *ctx, size_t *demand, size_t bytes)
 
 /* --- outputs of the graph in the caller's memory */
 
-static bool strides_equal(const td_tensor *a, const td_tensor *b)
-{
+static bool strides_equal(const td_tensor *a, const td_tensor *b) {
     if (a->shape.rank != b->shape.rank) return false;
     for (int d = 0; d < a->shape.rank; d++)
         if (a->strides[d] != b->strides[d]) return false;
     return true;
 }
 
-static bool is_dense_as(const td_shape *shape, const int64_t *strides)
-{
+static bool is_dense_as(const td_shape *shape, const int64_t *strides) {
     int64_t expected = 1;
     for (int d = shape->rank - 1; d >= 0; d--) {
         if (shape->dims[d] != 1 && strides[d] != expected) return false;
@@ -66,8 +62,7 @@ static bool is_dense_as(const td_shape *shape, const int64_t *strides)
 }
 
 /* Lets the producer write straight into the bound memory, if that is safe: see td_light_run. */
-static bool bind_direct(const td_step *step, size_t k, td_binding *b, td_tensor *t)
-{
+static bool bind_direct(const td_step *step, size_t k, td_binding *b, td_tensor *t) {
     const td_shape *capacity = &b->to.shape;
     if (capacity->rank != t->shape.rank || b->to.dtype != t->dtype || b->aliases == TD_ALIAS_OVERLAPS) return false;
     for (int d = 0; d < capacity->rank; d++)
@@ -93,8 +88,7 @@ static bool bind_direct(const td_step *step, size_t k, td_binding *b, td_tensor 
 /* --- in place */
 
 /* Takes over the memory of a dying input of the same size. false: there is none that may be taken. */
-static bool take_over(td_light_ctx *ctx, td_step *step, int32_t id, td_tensor *t)
-{
+static bool take_over(td_light_ctx *ctx, td_step *step, int32_t id, td_tensor *t) {
     td_demand *demand = &ctx->demands[id];
     if (demand->never_over) return false;
     const td_slot *slots = ctx->program->slots;
@@ -128,8 +122,7 @@ static bool take_over(td_light_ctx *ctx, td_step *step, int32_t id, td_tensor *t
     return false;
 }
 
-static treadle_status too_large(td_step *step, td_tensor *t, treadle_error *err)
-{
+static treadle_status too_large(td_step *step, td_tensor *t, treadle_error *err) {
     char shape[128], node[320];
     td_node_describe(step->infer.node, node, sizeof node);
     return td_fail(err, TREADLE_OUT_OF_MEMORY, "%s: an output of %s%s is too large", node, td_dtype_name(t->dtype),
@@ -138,8 +131,7 @@ static treadle_status too_large(td_step *step, td_tensor *t, treadle_error *err)
 
 /* Memory from the plan, else a block. */
 static treadle_status place_own(td_light_ctx *ctx, td_step *step, int32_t id, td_tensor *t, size_t bytes,
-                                treadle_error *err)
-{
+                                treadle_error *err) {
     const td_slot *slot = ctx->program->slots ? &ctx->program->slots[id] : NULL;
     ctx->places[id].owner = id;
     if (TD_LIKELY(slot && bytes <= slot->capacity && !slot->in_place)) {
@@ -162,8 +154,7 @@ static treadle_status place_own(td_light_ctx *ctx, td_step *step, int32_t id, td
     return TREADLE_OK;
 }
 
-treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_error *err)
-{
+treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_error *err) {
     int32_t id = step->out[k];
     td_tensor *t = &ctx->values[id].tensor;
     size_t bytes;
@@ -181,8 +172,7 @@ treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_
     return place_own(ctx, step, id, t, bytes, err);
 }
 
-void td_run_release_value(td_light_ctx *ctx, int32_t id)
-{
+void td_run_release_value(td_light_ctx *ctx, int32_t id) {
     td_place *place = &ctx->places[id];
     if (place->block) {
         td_blocks_give(&ctx->blocks, place->block);
@@ -198,8 +188,7 @@ void td_run_release_value(td_light_ctx *ctx, int32_t id)
 
 /* --- what ops call */
 
-treadle_status td_run_alloc(td_run *r, size_t i, td_dtype dtype, const td_shape *shape)
-{
+treadle_status td_run_alloc(td_run *r, size_t i, td_dtype dtype, const td_shape *shape) {
     td_light_ctx *ctx = r->ctx;
     td_step *step = ctx->step;
     if (i >= step->n_out || step->out[i] == TD_NO_VALUE)
@@ -213,8 +202,7 @@ treadle_status td_run_alloc(td_run *r, size_t i, td_dtype dtype, const td_shape 
     return v->tensor.data ? TREADLE_OK : td_run_fail(r, "output %zu still has unknown dimensions in its run", i);
 }
 
-treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view)
-{
+treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view) {
     td_light_ctx *ctx = r->ctx;
     td_step *step = ctx->step;
     if (i >= step->n_out || step->out[i] == TD_NO_VALUE) return TREADLE_OK;
@@ -233,8 +221,7 @@ treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view)
     return TREADLE_OK;
 }
 
-void *td_run_scratch_in(td_light_ctx *ctx, td_step *step, size_t bytes)
-{
+void *td_run_scratch_in(td_light_ctx *ctx, td_step *step, size_t bytes) {
     const td_slot *slot = ctx->program->scratch ? &ctx->program->scratch[step->index] : NULL;
     if (bytes > SIZE_MAX / 4) return NULL;
     size_t begin = ctx->scratch_used;
@@ -249,8 +236,7 @@ void *td_run_scratch_in(td_light_ctx *ctx, td_step *step, size_t bytes)
     return block;
 }
 
-void td_run_scratch_end(td_light_ctx *ctx, td_step *step)
-{
+void td_run_scratch_end(td_light_ctx *ctx, td_step *step) {
     for (size_t i = 0; i < ctx->scratch_blocks.n; i++) td_blocks_give(&ctx->blocks, ctx->scratch_blocks.items[i]);
     if (ctx->scratch_blocks.n && ctx->scratch_used > ctx->program->scratch_demand[step->index])
         learn(ctx, &ctx->program->scratch_demand[step->index], ctx->scratch_used);
@@ -258,15 +244,13 @@ void td_run_scratch_end(td_light_ctx *ctx, td_step *step)
     ctx->scratch_used = 0;
 }
 
-void *td_run_scratch(td_run *r, size_t bytes)
-{
+void *td_run_scratch(td_run *r, size_t bytes) {
     void *memory = td_run_scratch_in(r->ctx, r->ctx->step, bytes);
     if (!memory) td_fail_memory(r->err, "scratch", bytes);
     return memory;
 }
 
-void *td_run_keep(td_run *r, size_t bytes)
-{
+void *td_run_keep(td_run *r, size_t bytes) {
     td_light_ctx *ctx = r->ctx;
     void *block = td_blocks_take(&ctx->blocks, bytes);
     if (block && td_vec_push(&ctx->kept, block)) return block;
@@ -275,8 +259,7 @@ void *td_run_keep(td_run *r, size_t bytes)
     return NULL;
 }
 
-treadle_status td_run_fail(td_run *r, const char *format, ...)
-{
+treadle_status td_run_fail(td_run *r, const char *format, ...) {
     char node[320], text[512], inputs[700] = "";
     size_t used = 0;
     va_list args;

@@ -4,23 +4,20 @@
 #include <limits.h>
 #include <stdio.h>
 
-static treadle_status malformed(const td_node *node, treadle_error *err, const char *text)
-{
+static treadle_status malformed(const td_node *node, treadle_error *err, const char *text) {
     char where[320];
     td_node_describe(node, where, sizeof where);
     return td_fail(err, TREADLE_FORMAT, "%s: %s", where, text);
 }
 
-static const char *attr_type_name(int type)
-{
-    static const char *const names[] = {"nothing",  "float",   "int",           "string",         "tensor",
-                                        "graph",    "floats",  "ints",          "strings",        "tensors",
-                                        "graphs",   "sparse tensor", "sparse tensors", "type", "types"};
+static const char *attr_type_name(int type) {
+    static const char *const names[] = {"nothing",        "float", "int",     "string",  "tensor", "graph",
+                                        "floats",         "ints",  "strings", "tensors", "graphs", "sparse tensor",
+                                        "sparse tensors", "type",  "types"};
     return type >= 0 && (size_t)type < TD_COUNT(names) ? names[type] : "an unknown type";
 }
 
-static treadle_status check_attributes(td_resolver *r, const td_node *node, treadle_error *err)
-{
+static treadle_status check_attributes(td_resolver *r, const td_node *node, treadle_error *err) {
     const td_schema *schema = node->schema;
     char text[320];
     for (size_t i = 0; i < node->n_attrs; i++) {
@@ -39,7 +36,8 @@ static treadle_status check_attributes(td_resolver *r, const td_node *node, trea
     for (size_t i = 0; i < schema->n_attrs; i++) {
         if (!schema->attrs[i].required) continue;
         bool found = false;
-        for (size_t k = 0; k < node->n_attrs && !found; k++) found = td_str_is(node->attrs[k].name, schema->attrs[i].name);
+        for (size_t k = 0; k < node->n_attrs && !found; k++)
+            found = td_str_is(node->attrs[k].name, schema->attrs[i].name);
         if (found) continue;
         snprintf(text, sizeof text, "attribute \"%s\" is missing", schema->attrs[i].name);
         return malformed(node, err, text);
@@ -47,8 +45,7 @@ static treadle_status check_attributes(td_resolver *r, const td_node *node, trea
     return TREADLE_OK;
 }
 
-static treadle_status check_arity(const td_node *node, treadle_error *err)
-{
+static treadle_status check_arity(const td_node *node, treadle_error *err) {
     const td_schema *s = node->schema;
     char text[160];
     size_t given = node->n_in;
@@ -72,8 +69,7 @@ static treadle_status check_arity(const td_node *node, treadle_error *err)
     return TREADLE_OK;
 }
 
-static treadle_status check_types(td_resolver *r, const td_node *node, treadle_error *err)
-{
+static treadle_status check_types(td_resolver *r, const td_node *node, treadle_error *err) {
     const td_schema *s = node->schema;
     td_dtype bound[256] = {TD_UNDEFINED};
     char text[256];
@@ -87,15 +83,15 @@ static treadle_status check_types(td_resolver *r, const td_node *node, treadle_e
         bool sequence = v->type.kind == TD_VALUE_SEQUENCE;
         uint32_t allowed = sequence ? type->sequence | type->optional_sequence : type->tensor | type->optional;
         if (!(allowed >> dtype & 1)) {
-            snprintf(text, sizeof text, "input %zu (%s) is %s%s, which version %d of the op does not take", i, formal->name,
-                     sequence ? "a sequence of " : "", td_dtype_name(dtype), s->since_version);
+            snprintf(text, sizeof text, "input %zu (%s) is %s%s, which version %d of the op does not take", i,
+                     formal->name, sequence ? "a sequence of " : "", td_dtype_name(dtype), s->since_version);
             td_resolve_complain(r, node, text, err);
             continue;
         }
         if (formal->option == TD_SCHEMA_VARIADIC && !formal->homogeneous) continue;
         if (bound[formal->type] != TD_UNDEFINED && bound[formal->type] != dtype) {
-            snprintf(text, sizeof text, "input %zu (%s) is %s where another input of the same type is %s", i, formal->name,
-                     td_dtype_name(dtype), td_dtype_name(bound[formal->type]));
+            snprintf(text, sizeof text, "input %zu (%s) is %s where another input of the same type is %s", i,
+                     formal->name, td_dtype_name(dtype), td_dtype_name(bound[formal->type]));
             return malformed(node, err, text);
         }
         bound[formal->type] = dtype;
@@ -103,8 +99,7 @@ static treadle_status check_types(td_resolver *r, const td_node *node, treadle_e
     return TREADLE_OK;
 }
 
-treadle_status td_resolve_check(td_resolver *r, td_node *node, treadle_error *err)
-{
+treadle_status td_resolve_check(td_resolver *r, td_node *node, treadle_error *err) {
     if (!node->schema) node->schema = td_schema_find(node->domain, node->op_type, node->opset);
     if (!node->schema) return TREADLE_OK; /* an op of light's own */
     TD_TRY(check_attributes(r, node, err));
@@ -112,13 +107,16 @@ treadle_status td_resolve_check(td_resolver *r, td_node *node, treadle_error *er
     return check_types(r, node, err);
 }
 
-bool td_resolve_default(td_resolver *r, const td_node *node, const char *name, td_onnx_attr *out)
-{
+bool td_resolve_default(td_resolver *r, const td_node *node, const char *name, td_onnx_attr *out) {
     if (!node->schema) return false;
     const td_schema_attr *a = td_schema_find_attr(node->schema, td_str_from(name));
     if (!a || !a->has_default) return false;
-    *out = (td_onnx_attr){.name = td_str_from(a->name), .type = (td_onnx_attr_type)a->type, .f = (float)a->f, .i = a->i,
-                          .s = td_str_from(a->s), .n = a->n};
+    *out = (td_onnx_attr){.name = td_str_from(a->name),
+                          .type = (td_onnx_attr_type)a->type,
+                          .f = (float)a->f,
+                          .i = a->i,
+                          .s = td_str_from(a->s),
+                          .n = a->n};
     if (a->type == TD_ONNX_ATTR_INTS) out->ints = a->list;
     if (a->type == TD_ONNX_ATTR_FLOATS) out->floats = a->list;
     if (a->type == TD_ONNX_ATTR_STRINGS) {

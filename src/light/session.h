@@ -13,13 +13,13 @@
 struct td_light {
     td_onnx_model *model;
     td_light_options options;
-    td_arena arena;        /* graph, states */
+    td_arena arena; /* graph, states */
     td_graph graph;
     td_packs packs;
     td_pool *pool;
     td_light_port *inputs, *outputs;
-    bool *can_pick;        /* per output */
-    bool has_values;       /* some op takes or gives sequences or optionals */
+    bool *can_pick;  /* per output */
+    bool has_values; /* some op takes or gives sequences or optionals */
 };
 
 enum { TD_STEP_VIEW = 1, TD_STEP_VALUES = 2, TD_STEP_ABSENT = 4, TD_STEP_INPLACE = 8, TD_STEP_DENSE = 16 };
@@ -32,14 +32,14 @@ typedef struct td_step {
     uint32_t flags, index;
     td_infer infer;
     td_run run;
-    const td_tensor **in_tensors; /* = run.in, writable */
+    const td_tensor **in_tensors;  /* = run.in, writable */
     const td_tensor **own_tensors; /* what in_tensors holds unless a dense copy stands in */
     const int32_t *in;
     const uint8_t *in_flags;
     const int32_t *deaths; /* values whose own memory is free after this step */
     uint32_t n_deaths;
-    uint32_t node;      /* index in the graph */
-    td_tensor *dense;   /* [n_in] with TD_STEP_DENSE: room for the copies' descriptions */
+    uint32_t node;    /* index in the graph */
+    td_tensor *dense; /* [n_in] with TD_STEP_DENSE: room for the copies' descriptions */
 } td_step;
 
 /* Planned memory. capacity 0: none. Values that were computed in place share the slot of the value they were computed
@@ -56,12 +56,12 @@ typedef struct td_program {
     bool *skip; /* [n_outputs] */
     td_step *steps;
     size_t n_steps;
-    int32_t *defined, *last;    /* per value: step that makes it (-1: none) and after which its memory is free */
-    td_slot *slots;             /* per value */
-    td_slot *scratch;           /* per step */
-    size_t *scratch_demand;     /* per step: bytes */
+    int32_t *defined, *last; /* per value: step that makes it (-1: none) and after which its memory is free */
+    td_slot *slots;          /* per value */
+    td_slot *scratch;        /* per step */
+    size_t *scratch_demand;  /* per step: bytes */
     size_t slab_bytes;
-    uint64_t planned_for;       /* ctx->demand_version */
+    uint64_t planned_for; /* ctx->demand_version */
     td_arena plan_arena;
 } td_program;
 
@@ -79,10 +79,10 @@ typedef struct td_demand {
 } td_demand;
 
 typedef struct td_binding { /* of a graph output */
-    td_tensor to;      /* the caller's memory; data NULL: unbound. shape: capacity */
-    int32_t aliases;   /* graph input that it extends; NO_ALIAS, OVERLAPS */
-    bool direct;       /* written by its producer in this run */
-    td_tensor from;    /* else: what is copied to it at the end */
+    td_tensor to;           /* the caller's memory; data NULL: unbound. shape: capacity */
+    int32_t aliases;        /* graph input that it extends; NO_ALIAS, OVERLAPS */
+    bool direct;            /* written by its producer in this run */
+    td_tensor from;         /* else: what is copied to it at the end */
 } td_binding;
 enum { TD_ALIAS_NONE = -1, TD_ALIAS_OVERLAPS = -2 };
 
@@ -99,25 +99,25 @@ typedef struct td_pick {
 struct td_light_ctx {
     const td_light *light;
     td_arena arena;
-    td_value *values;     /* by id */
+    td_value *values; /* by id */
     td_place *places;
     td_demand *demands;
     uint64_t demand_version;
-    int32_t *binding_of;  /* value id -> first output bound to it in this run, or -1 */
-    td_binding *bindings; /* per output */
+    int32_t *binding_of;      /* value id -> first output bound to it in this run, or -1 */
+    td_binding *bindings;     /* per output */
     td_extent *input_extents; /* per input: bytes that it spans in this run */
-    td_pick *picks;       /* per output */
-    uint64_t *node_ns;    /* profile of the last run, per node */
+    td_pick *picks;           /* per output */
+    uint64_t *node_ns;        /* profile of the last run, per node */
     td_program *programs;
-    td_program *program;  /* of the current run */
+    td_program *program; /* of the current run */
     td_step *step;
     char *slab;
     size_t slab_bytes;
     td_blocks blocks;
-    size_t n_held;        /* blocks and references that values hold */
-    size_t scratch_used;  /* of the current step */
+    size_t n_held;                 /* blocks and references that values hold */
+    size_t scratch_used;           /* of the current step */
     TD_VEC(void *) scratch_blocks; /* of the current step */
-    TD_VEC(void *) kept;  /* until the next run */
+    TD_VEC(void *) kept;           /* until the next run */
 };
 
 td_program *td_program_find(td_light_ctx *ctx, const bool *skip, treadle_error *err); /* NULL: err is set */

@@ -5,23 +5,20 @@
 
 #include <stdio.h>
 
-static const char *model_path(const char *name)
-{
+static const char *model_path(const char *name) {
     char path[256];
     snprintf(path, sizeof path, "tests/light/data/%s/model.onnx", name);
     return td_test_source(path);
 }
 
-TEST(found_by_name)
-{
+TEST(found_by_name) {
     const td_engine *engine = td_engine_find(TD_STR("light"));
     REQUIRE(engine == &td_engine_light);
     CHECK_EQ_STR(engine->name, "light");
     CHECK(td_engine_find(TD_STR("no such engine")) == NULL);
 }
 
-TEST(signature_equals_session)
-{
+TEST(signature_equals_session) {
     static const char *const names[] = {"concat_cache", "row_wise", "defaults", "old_initializers", "functions"};
     const td_engine *engine = &td_engine_light;
     treadle_error err = {0};
@@ -56,15 +53,15 @@ TEST(signature_equals_session)
     }
 }
 
-TEST(runs_and_picks)
-{
+TEST(runs_and_picks) {
     const td_engine *engine = td_engine_find(TD_STR("light"));
     treadle_error err = {0};
     td_session *session = NULL;
     td_session_ctx *ctx = NULL;
     float x[12];
     for (int i = 0; i < 12; i++) x[i] = (float)i / 6 - 1;
-    CHECK_OK(engine->open(model_path("row_wise"), &(td_light_options){.n_threads = 1, .profile = true}, &session, &err), &err);
+    CHECK_OK(engine->open(model_path("row_wise"), &(td_light_options){.n_threads = 1, .profile = true}, &session, &err),
+             &err);
     CHECK_OK(engine->ctx_new(session, &ctx, &err), &err);
     td_value in = {.kind = TD_VALUE_TENSOR}, all[2] = {0}, one[2] = {0};
     float kept[11];
@@ -85,8 +82,7 @@ TEST(runs_and_picks)
     engine->close(session);
 }
 
-TEST(missing_file)
-{
+TEST(missing_file) {
     treadle_error err = {0};
     td_signature *signature = NULL;
     td_session *session = NULL;

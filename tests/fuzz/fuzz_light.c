@@ -12,8 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* Huge sizes are to be answered by "out of memory", not by this machine's memory. */
 bool td_alloc_test_fails(size_t bytes) { return bytes > MAX_ALLOCATION; }
 
-static bool make_input(const td_light_port *port, td_arena *arena, td_value *out)
-{
+static bool make_input(const td_light_port *port, td_arena *arena, td_value *out) {
     td_shape shape = port->shape;
     int64_t count;
     size_t bytes;
@@ -21,15 +20,15 @@ static bool make_input(const td_light_port *port, td_arena *arena, td_value *out
     if (port->kind != TD_ONNX_TYPE_TENSOR || shape.rank < 0) return false;
     for (int d = 0; d < shape.rank; d++)
         if (shape.dims[d] < 0) shape.dims[d] = 2;
-    if (!td_shape_count(&shape, &count) || count > MAX_INPUT_ELEMENTS || !td_dtype_bytes(port->dtype, count, &bytes)) return false;
+    if (!td_shape_count(&shape, &count) || count > MAX_INPUT_ELEMENTS || !td_dtype_bytes(port->dtype, count, &bytes))
+        return false;
     void *memory = td_arena_alloc(arena, bytes, 64);
     out->kind = TD_VALUE_TENSOR;
     td_tensor_view(&out->tensor, port->dtype, &shape, memory);
     return memory != NULL;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
-{
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_onnx_model *model = NULL;
     td_light *light = NULL;
     td_light_ctx *ctx = NULL;

@@ -13,33 +13,30 @@
 
 enum { MAX_PORTS = 8 };
 
-static const char *const case_names[] = {"elementwise", "broadcast_in_place", "shape_chain", "concat_cache", "outputs",
-                                         "defaults", "old_initializers", "functions", "row_wise", "skips",
-                                         "data_dependent", "quant_block"};
+static const char *const case_names[] = {
+    "elementwise",      "broadcast_in_place", "shape_chain", "concat_cache", "outputs",        "defaults",
+    "old_initializers", "functions",          "row_wise",    "skips",        "data_dependent", "quant_block"};
 
 typedef struct data_set {
     td_value inputs[MAX_PORTS];
     td_tensor wanted[MAX_PORTS];
 } data_set;
 
-TD_UNUSED static const char *case_path(const char *name, const char *file)
-{
+TD_UNUSED static const char *case_path(const char *name, const char *file) {
     char path[256];
     snprintf(path, sizeof path, "tests/light/data/%s/%s", name, file);
     return td_test_source(path);
 }
 
 /* NULL: no such file. */
-static const char *case_array(const char *name, const char *kind, int set, size_t index)
-{
+static const char *case_array(const char *name, const char *kind, int set, size_t index) {
     char file[64];
     snprintf(file, sizeof file, "%s_%d_%zu.npy", kind, set, index);
     const char *path = case_path(name, file);
     return access(path, R_OK) == 0 ? path : NULL;
 }
 
-TD_UNUSED static void free_set(data_set *set)
-{
+TD_UNUSED static void free_set(data_set *set) {
     for (size_t i = 0; i < MAX_PORTS; i++) {
         td_buffer_release(set->inputs[i].tensor.buffer);
         td_buffer_release(set->wanted[i].buffer);
@@ -48,8 +45,7 @@ TD_UNUSED static void free_set(data_set *set)
 }
 
 /* false: the case has no set of that number. */
-TD_UNUSED static bool read_set(const char *name, int set, const td_light *light, data_set *out)
-{
+TD_UNUSED static bool read_set(const char *name, int set, const td_light *light, data_set *out) {
     treadle_error err = {0};
     *out = (data_set){0};
     if (!case_array(name, "out", set, 0)) return false;
@@ -65,8 +61,7 @@ TD_UNUSED static bool read_set(const char *name, int set, const td_light *light,
 }
 
 /* Floats within 1e-5 of the largest one (sums cancel), all else equal. */
-TD_UNUSED static bool check_tensor(const char *what, const td_tensor *got, const td_tensor *wanted)
-{
+TD_UNUSED static bool check_tensor(const char *what, const td_tensor *got, const td_tensor *wanted) {
     char a[128], b[128];
     if (got->dtype != wanted->dtype || !td_shape_equal(&got->shape, &wanted->shape)) {
         FAIL("%s: %s%s instead of %s%s", what, td_dtype_name(got->dtype), td_shape_text(&got->shape, a),
@@ -93,8 +88,7 @@ TD_UNUSED static bool check_tensor(const char *what, const td_tensor *got, const
     return true;
 }
 
-TD_UNUSED static td_light *open_case(const char *name, const td_light_options *options)
-{
+TD_UNUSED static td_light *open_case(const char *name, const td_light_options *options) {
     treadle_error err = {0};
     td_light *light = NULL;
     CHECK_OK(td_light_open(case_path(name, "model.onnx"), options, &light, &err), &err);

@@ -14,14 +14,14 @@ typedef struct maker {
 } maker;
 
 static const td_onnx_dim two[] = {{.value = 2}};
-static const td_onnx_type vector = {.kind = TD_ONNX_TYPE_TENSOR, .dtype = TD_FLOAT, .has_shape = true, .rank = 1, .dims = two};
+static const td_onnx_type vector = {
+    .kind = TD_ONNX_TYPE_TENSOR, .dtype = TD_FLOAT, .has_shape = true, .rank = 1, .dims = two};
 static const td_onnx_opset opsets[] = {{{"", 0}, 17}, {{"local", 5}, 1}};
 
 static td_str str(const char *text) { return td_str_from(text); }
 
 /* "a b c" -> names; "-" is the empty name. */
-static const td_str *names(maker *m, const char *text, size_t *n)
-{
+static const td_str *names(maker *m, const char *text, size_t *n) {
     td_str *list = TD_ARENA_ARRAY(&m->arena, td_str, 8);
     REQUIRE(list);
     *n = 0;
@@ -35,8 +35,7 @@ static const td_str *names(maker *m, const char *text, size_t *n)
     return list;
 }
 
-static td_onnx_node node(maker *m, const char *domain, const char *op, const char *in, const char *out)
-{
+static td_onnx_node node(maker *m, const char *domain, const char *op, const char *in, const char *out) {
     td_onnx_node n = {.domain = str(domain), .op_type = str(op)};
     n.name = str(td_arena_printf(&m->arena, "n_%s", out));
     n.inputs = names(m, in, &n.n_inputs);
@@ -44,8 +43,7 @@ static td_onnx_node node(maker *m, const char *domain, const char *op, const cha
     return n;
 }
 
-static void start(maker *m)
-{
+static void start(maker *m) {
     *m = (maker){0};
     td_onnx_graph *g = &m->model.graph;
     m->model.ir_version = 9;
@@ -60,14 +58,12 @@ static void start(maker *m)
     g->nodes = m->nodes;
 }
 
-static void add(maker *m, const char *domain, const char *op, const char *in, const char *out)
-{
+static void add(maker *m, const char *domain, const char *op, const char *in, const char *out) {
     m->nodes[m->model.graph.n_nodes++] = node(m, domain, op, in, out);
 }
 
 /* Written, read back, opened. */
-static treadle_status open_made(maker *m, td_light **light, treadle_error *err)
-{
+static treadle_status open_made(maker *m, td_light **light, treadle_error *err) {
     td_buf bytes = {0};
     td_onnx_model *model = NULL;
     *light = NULL;
@@ -81,24 +77,21 @@ static treadle_status open_made(maker *m, td_light **light, treadle_error *err)
     return status;
 }
 
-static void expect(maker *m, treadle_status wanted, const char *part)
-{
+static void expect(maker *m, treadle_status wanted, const char *part) {
     treadle_error err = {0};
     td_light *light;
     CHECK_STATUS(open_made(m, &light, &err), wanted, &err);
     if (part) CHECK_HAS_STR(err.message, part);
 }
 
-TEST(plain)
-{
+TEST(plain) {
     maker m;
     start(&m);
     add(&m, "", "Neg", "x", "y");
     expect(&m, TREADLE_OK, NULL);
 }
 
-TEST(any_order)
-{
+TEST(any_order) {
     maker m;
     start(&m);
     add(&m, "", "Add", "a b", "y");
@@ -107,24 +100,21 @@ TEST(any_order)
     expect(&m, TREADLE_OK, NULL);
 }
 
-TEST(unmade_input)
-{
+TEST(unmade_input) {
     maker m;
     start(&m);
     add(&m, "", "Add", "x nothing", "y");
     expect(&m, TREADLE_FORMAT, "\"nothing\"");
 }
 
-TEST(unmade_output)
-{
+TEST(unmade_output) {
     maker m;
     start(&m);
     add(&m, "", "Neg", "x", "z");
     expect(&m, TREADLE_FORMAT, "nothing makes the graph output \"y\"");
 }
 
-TEST(made_twice)
-{
+TEST(made_twice) {
     maker m;
     start(&m);
     add(&m, "", "Neg", "x", "y");
@@ -132,16 +122,14 @@ TEST(made_twice)
     expect(&m, TREADLE_FORMAT, "made twice");
 }
 
-TEST(input_made_again)
-{
+TEST(input_made_again) {
     maker m;
     start(&m);
     add(&m, "", "Neg", "y", "x");
     expect(&m, TREADLE_FORMAT, NULL);
 }
 
-TEST(cycle)
-{
+TEST(cycle) {
     maker m;
     start(&m);
     add(&m, "", "Add", "x b", "a");
@@ -150,8 +138,7 @@ TEST(cycle)
     expect(&m, TREADLE_FORMAT, "cycle");
 }
 
-TEST(wrong_attribute_type)
-{
+TEST(wrong_attribute_type) {
     maker m;
     start(&m);
     td_onnx_attr axis = {.name = str("axis"), .type = TD_ONNX_ATTR_FLOAT, .f = 1};
@@ -161,24 +148,21 @@ TEST(wrong_attribute_type)
     expect(&m, TREADLE_FORMAT, "\"axis\"");
 }
 
-TEST(missing_attribute)
-{
+TEST(missing_attribute) {
     maker m;
     start(&m);
     add(&m, "", "Concat", "x", "y");
     expect(&m, TREADLE_FORMAT, "attribute \"axis\" is missing");
 }
 
-TEST(too_few_inputs)
-{
+TEST(too_few_inputs) {
     maker m;
     start(&m);
     add(&m, "", "Add", "x", "y");
     expect(&m, TREADLE_FORMAT, "inputs");
 }
 
-TEST(mixed_types)
-{
+TEST(mixed_types) {
     maker m;
     start(&m);
     m.inputs[1] = (td_onnx_value_info){.name = str("k"), .type = vector};
@@ -188,8 +172,7 @@ TEST(mixed_types)
     expect(&m, TREADLE_FORMAT, "float64");
 }
 
-TEST(declared_type_differs)
-{
+TEST(declared_type_differs) {
     maker m;
     start(&m);
     m.outputs[0].type.dtype = TD_INT32;
@@ -198,8 +181,7 @@ TEST(declared_type_differs)
 }
 
 /* One message for all that is missing: ops, versions, attributes, types; each once, counted. */
-TEST(report_lists_everything)
-{
+TEST(report_lists_everything) {
     maker m;
     treadle_error err = {0};
     td_light *light;
@@ -224,10 +206,9 @@ TEST(report_lists_everything)
 
 /* --- functions */
 
-static void call_function(maker *m, td_onnx_function *f, const td_onnx_node *body, size_t n_body)
-{
-    *f = (td_onnx_function){.domain = str("local"), .name = str("F"), .nodes = body, .n_nodes = n_body, .opsets = opsets,
-                            .n_opsets = 2};
+static void call_function(maker *m, td_onnx_function *f, const td_onnx_node *body, size_t n_body) {
+    *f = (td_onnx_function){
+        .domain = str("local"), .name = str("F"), .nodes = body, .n_nodes = n_body, .opsets = opsets, .n_opsets = 2};
     f->inputs = names(m, "p q", &f->n_inputs);
     f->outputs = names(m, "r", &f->n_outputs);
     m->model.functions = f;
@@ -235,8 +216,7 @@ static void call_function(maker *m, td_onnx_function *f, const td_onnx_node *bod
     add(m, "local", "F", "x", "y");
 }
 
-TEST(function_that_calls_itself)
-{
+TEST(function_that_calls_itself) {
     maker m;
     td_onnx_function f;
     start(&m);
@@ -245,8 +225,7 @@ TEST(function_that_calls_itself)
     expect(&m, TREADLE_FORMAT, "calls itself");
 }
 
-TEST(function_without_body)
-{
+TEST(function_without_body) {
     maker m;
     td_onnx_function f;
     start(&m);
@@ -254,8 +233,7 @@ TEST(function_without_body)
     expect(&m, TREADLE_FORMAT, "nothing makes");
 }
 
-TEST(function_called_with_too_much)
-{
+TEST(function_called_with_too_much) {
     maker m;
     td_onnx_function f;
     start(&m);
@@ -265,8 +243,7 @@ TEST(function_called_with_too_much)
     expect(&m, TREADLE_FORMAT, "3 inputs");
 }
 
-TEST(function_uses_absent_input)
-{
+TEST(function_uses_absent_input) {
     maker m;
     td_onnx_function f;
     start(&m);
@@ -276,8 +253,7 @@ TEST(function_uses_absent_input)
 }
 
 /* 2^20 and more nodes out of a few functions: refused, not built. */
-TEST(functions_that_explode)
-{
+TEST(functions_that_explode) {
     maker m;
     td_onnx_function f[24];
     td_onnx_node bodies[24][3];
@@ -301,14 +277,14 @@ TEST(functions_that_explode)
     expect(&m, TREADLE_LIMIT, "functions are inlined");
 }
 
-TEST(op_table_is_sorted)
-{
+TEST(op_table_is_sorted) {
     for (size_t i = 1; i < td_op_count(); i++) {
         const td_op *a = td_op_at(i - 1), *b = td_op_at(i);
         int order = strcmp(a->domain, b->domain);
         if (!order) order = strcmp(a->name, b->name);
         if (!order) order = a->since - b->since;
-        if (order >= 0) FAIL("ops.inc: %s.%s %d comes after %s.%s %d", b->domain, b->name, b->since, a->domain, a->name, a->since);
+        if (order >= 0)
+            FAIL("ops.inc: %s.%s %d comes after %s.%s %d", b->domain, b->name, b->since, a->domain, a->name, a->since);
     }
     for (size_t i = 0; i < td_op_count(); i++) {
         const td_op *op = td_op_at(i);
@@ -318,8 +294,7 @@ TEST(op_table_is_sorted)
     CHECK(td_op_at(td_op_count()) == NULL);
 }
 
-TEST(counted_ops)
-{
+TEST(counted_ops) {
     maker m;
     treadle_error err = {0};
     td_buf bytes = {0};
@@ -335,7 +310,8 @@ TEST(counted_ops)
     CHECK_OK(td_onnx_parse(bytes.p, bytes.n, NULL, NULL, &model, &err), &err);
     CHECK_OK(td_light_count_ops(model, &arena, &counts, &n, &err), &err);
     REQUIRE(n == 2);
-    CHECK(td_str_is(counts[0].op_type, "Neg") && counts[0].n == 2 && counts[0].supported && counts[0].since_version == 13);
+    CHECK(td_str_is(counts[0].op_type, "Neg") && counts[0].n == 2 && counts[0].supported &&
+          counts[0].since_version == 13);
     CHECK(td_str_is(counts[1].op_type, "Weave") && counts[1].n == 1 && !counts[1].supported);
     CHECK_EQ_INT(counts[1].since_version, 0);
     td_onnx_close(model);

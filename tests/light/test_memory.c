@@ -13,8 +13,7 @@ static bool counting;
 
 bool td_alloc_test_fails(size_t bytes);
 
-bool td_alloc_test_fails(size_t bytes)
-{
+bool td_alloc_test_fails(size_t bytes) {
     (void)bytes;
     if (!counting) return false;
     calls++;
@@ -22,8 +21,7 @@ bool td_alloc_test_fails(size_t bytes)
 }
 
 /* Twenty tokens after a prefill, caches growing in bound memory, positions picked or not: nothing is allocated. */
-TEST(steady_state_allocates_nothing)
-{
+TEST(steady_state_allocates_nothing) {
     enum { HEADS = 2, CAPACITY = 64, D = 4 };
     static float cache[2][HEADS * CAPACITY * D], x[HEADS * 8 * D], y[HEADS * 8 * D];
     treadle_error err = {0};
@@ -57,8 +55,7 @@ TEST(steady_state_allocates_nothing)
 }
 
 /* A cache that nobody binds grows by a row each run: the plan follows with slack, not at every step. */
-TEST(growing_values_are_replanned_rarely)
-{
+TEST(growing_values_are_replanned_rarely) {
     treadle_error err = {0};
     td_light *light = open_case("elementwise", &(td_light_options){.n_threads = 1});
     td_light_ctx *ctx = NULL;
@@ -83,8 +80,7 @@ TEST(growing_values_are_replanned_rarely)
 }
 
 /* Opens, runs twice with different sizes, closes. false: an allocation failed. */
-static bool whole_life(const char *name, const data_set *sets, size_t n_sets, const td_light_options *options)
-{
+static bool whole_life(const char *name, const data_set *sets, size_t n_sets, const td_light_options *options) {
     treadle_error err = {0};
     td_light *light = NULL;
     td_light_ctx *ctx = NULL;
@@ -94,7 +90,8 @@ static bool whole_life(const char *name, const data_set *sets, size_t n_sets, co
         td_value outputs[MAX_PORTS] = {0};
         status = td_light_run(ctx, sets[s].inputs, outputs, NULL, &err);
         if (status != TREADLE_OK) break;
-        for (size_t i = 0; i < td_light_n_outputs(light); i++) check_tensor(name, &outputs[i].tensor, &sets[s].wanted[i]);
+        for (size_t i = 0; i < td_light_n_outputs(light); i++)
+            check_tensor(name, &outputs[i].tensor, &sets[s].wanted[i]);
     }
     if (status != TREADLE_OK) {
         CHECK_EQ_INT(status, TREADLE_OUT_OF_MEMORY);
@@ -106,8 +103,7 @@ static bool whole_life(const char *name, const data_set *sets, size_t n_sets, co
     return status == TREADLE_OK;
 }
 
-TEST(every_allocation_fails_once)
-{
+TEST(every_allocation_fails_once) {
     static const char *const swept[] = {"shape_chain", "concat_cache", "functions", "outputs", "row_wise"};
     for (size_t c = 0; c < TD_COUNT(swept); c++) {
         td_light_options options = {.n_threads = 1};
@@ -141,8 +137,7 @@ typedef struct job {
     bool failed;
 } job;
 
-static void *run_many(void *arg)
-{
+static void *run_many(void *arg) {
     job *j = arg;
     td_light_ctx *ctx = NULL;
     treadle_error err;
@@ -170,8 +165,7 @@ static void *run_many(void *arg)
     return NULL;
 }
 
-TEST(contexts_run_at_once)
-{
+TEST(contexts_run_at_once) {
     td_light *light = open_case("elementwise", &(td_light_options){.n_threads = 2});
     data_set sets[6];
     job jobs[4];

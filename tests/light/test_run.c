@@ -7,8 +7,7 @@
 
 #include <stdlib.h>
 
-static void run_set(const char *name, td_light_ctx *ctx, const td_light *light, int set, const char *mode)
-{
+static void run_set(const char *name, td_light_ctx *ctx, const td_light *light, int set, const char *mode) {
     data_set data;
     td_value outputs[MAX_PORTS] = {0};
     treadle_error err = {0};
@@ -22,8 +21,7 @@ static void run_set(const char *name, td_light_ctx *ctx, const td_light *light, 
     free_set(&data);
 }
 
-static void run_case(const char *name, const td_light_options *options, const char *mode)
-{
+static void run_case(const char *name, const td_light_options *options, const char *mode) {
     treadle_error err = {0};
     td_light *light = open_case(name, options);
     td_light_ctx *ctx = NULL;
@@ -35,19 +33,17 @@ static void run_case(const char *name, const td_light_options *options, const ch
     td_light_close(light);
 }
 
-TEST(all_passes)
-{
-    for (size_t i = 0; i < TD_COUNT(case_names); i++) run_case(case_names[i], &(td_light_options){.n_threads = 1}, "all passes");
+TEST(all_passes) {
+    for (size_t i = 0; i < TD_COUNT(case_names); i++)
+        run_case(case_names[i], &(td_light_options){.n_threads = 1}, "all passes");
 }
 
-TEST(no_passes)
-{
+TEST(no_passes) {
     for (size_t i = 0; i < TD_COUNT(case_names); i++)
         run_case(case_names[i], &(td_light_options){.n_threads = 2, .no_passes = true}, "no passes");
 }
 
-TEST(without_each_pass)
-{
+TEST(without_each_pass) {
     for (size_t p = 0; p < td_pass_count(); p++) {
         td_light_options options = {.n_threads = 1, .skip_passes = td_pass_at(p)->name};
         for (size_t i = 0; i < TD_COUNT(case_names); i++) run_case(case_names[i], &options, td_pass_at(p)->name);
@@ -55,8 +51,7 @@ TEST(without_each_pass)
 }
 
 /* Every output into strided memory of the caller that has room for more. */
-TEST(bound_outputs)
-{
+TEST(bound_outputs) {
     for (size_t i = 0; i < TD_COUNT(case_names); i++) {
         treadle_error err = {0};
         td_light *light = open_case(case_names[i], &(td_light_options){.n_threads = 1});
@@ -95,8 +90,7 @@ TEST(bound_outputs)
 }
 
 /* past and present in one memory: [batch, heads, capacity, 4], steps of the case's own chain of sizes. */
-TEST(cache_in_place)
-{
+TEST(cache_in_place) {
     treadle_error err = {0};
     td_light *light = open_case("concat_cache", &(td_light_options){.n_threads = 1});
     td_light_ctx *ctx = NULL, *plain = NULL;
@@ -137,8 +131,7 @@ TEST(cache_in_place)
 
 /* Bindings that no op could honour directly: an output in the memory of an input that others still read, and two inputs
  * swapped into each other's memory. */
-TEST(overlapping_bindings)
-{
+TEST(overlapping_bindings) {
     treadle_error err = {0};
     td_light *light = open_case("outputs", &(td_light_options){.n_threads = 1});
     td_light_ctx *ctx = NULL;
@@ -150,14 +143,14 @@ TEST(overlapping_bindings)
     REQUIRE(td_tensor_bytes(&data.inputs[0].tensor, &bytes));
     outputs[1] = data.inputs[0]; /* neg over x */
     CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
-    for (size_t k = 1; k < td_light_n_outputs(light); k++) check_tensor("neg over x", &outputs[k].tensor, &data.wanted[k]);
+    for (size_t k = 1; k < td_light_n_outputs(light); k++)
+        check_tensor("neg over x", &outputs[k].tensor, &data.wanted[k]);
     free_set(&data);
     td_light_ctx_free(ctx);
     td_light_close(light);
 }
 
-TEST(skipped_outputs)
-{
+TEST(skipped_outputs) {
     treadle_error err = {0};
     td_light *light = open_case("skips", &(td_light_options){.n_threads = 1, .profile = true});
     td_light_ctx *ctx = NULL;
@@ -185,8 +178,7 @@ TEST(skipped_outputs)
     td_light_close(light);
 }
 
-TEST(picked_rows)
-{
+TEST(picked_rows) {
     treadle_error err = {0};
     td_light *light = open_case("row_wise", &(td_light_options){.n_threads = 1});
     td_light_ctx *ctx = NULL;
@@ -227,8 +219,7 @@ TEST(picked_rows)
     td_light_close(light);
 }
 
-TEST(bad_inputs)
-{
+TEST(bad_inputs) {
     treadle_error err = {0};
     td_light *light = open_case("row_wise", NULL);
     td_light_ctx *ctx = NULL;
@@ -257,8 +248,7 @@ TEST(bad_inputs)
 
 /* Six products of one input become two nodes (gate and up with their SwiGLU, and a group); one of other block size, and a
  * gate whose sigmoid is read elsewhere, do not take part. A part of a group can be skipped. */
-TEST(fused_products)
-{
+TEST(fused_products) {
     treadle_error err = {0};
     td_light *light = open_case("quant_block", &(td_light_options){.n_threads = 1, .profile = true});
     td_light_ctx *ctx = NULL;

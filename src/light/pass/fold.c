@@ -5,8 +5,7 @@
 
 enum { SMALL_BYTES = 1 << 16 };
 
-static bool foldable(const td_graph *g, const td_node *node, size_t *in_bytes)
-{
+static bool foldable(const td_graph *g, const td_node *node, size_t *in_bytes) {
     if (!node->op || node->op->impl->flags & (TD_OP_IMPURE | TD_OP_VALUES)) return false;
     *in_bytes = 0;
     for (size_t i = 0; i < node->n_in; i++) {
@@ -19,15 +18,13 @@ static bool foldable(const td_graph *g, const td_node *node, size_t *in_bytes)
     return node->n_in > 0;
 }
 
-static bool fits(const td_tensor *t, size_t in_bytes)
-{
+static bool fits(const td_tensor *t, size_t in_bytes) {
     size_t bytes;
     return td_tensor_bytes(t, &bytes) && bytes <= TD_MAX(in_bytes, (size_t)SMALL_BYTES);
 }
 
 /* What is known of the sizes before the run. */
-static bool may_fit(const td_graph *g, const td_node *node, size_t in_bytes)
-{
+static bool may_fit(const td_graph *g, const td_node *node, size_t in_bytes) {
     for (size_t k = 0; k < node->n_out; k++) {
         if (node->out[k] == TD_NO_VALUE) continue;
         const td_value *type = &td_graph_value(g, node->out[k])->type;
@@ -38,8 +35,7 @@ static bool may_fit(const td_graph *g, const td_node *node, size_t in_bytes)
 }
 
 /* A graph of this node alone: its inputs as constants, its outputs as the graph's. */
-static td_node *isolate(td_pass_ctx *p, const td_node *node, td_light *alone)
-{
+static td_node *isolate(td_pass_ctx *p, const td_node *node, td_light *alone) {
     td_graph *g = &alone->graph;
     g->arena = &alone->arena;
     td_node *copy = td_graph_new_node(g, node->n_in, node->n_out);
@@ -71,13 +67,13 @@ static td_node *isolate(td_pass_ctx *p, const td_node *node, td_light *alone)
 }
 
 /* The outputs become constants; *folded false: one of them is too large after all. */
-static treadle_status adopt(td_pass_ctx *p, td_node *node, const td_value *results, size_t in_bytes, bool *folded)
-{
+static treadle_status adopt(td_pass_ctx *p, td_node *node, const td_value *results, size_t in_bytes, bool *folded) {
     *folded = false;
     for (size_t k = 0, i = 0; k < node->n_out; k++) {
         if (node->out[k] == TD_NO_VALUE || !td_graph_value(p->graph, node->out[k])->n_uses) continue;
         const td_value *v = &results[i++];
-        if (v->kind != TD_VALUE_TENSOR || v->tensor.dtype == TD_STRING || !fits(&v->tensor, in_bytes)) return TREADLE_OK;
+        if (v->kind != TD_VALUE_TENSOR || v->tensor.dtype == TD_STRING || !fits(&v->tensor, in_bytes))
+            return TREADLE_OK;
     }
     for (size_t k = 0, i = 0; k < node->n_out; k++) {
         if (node->out[k] == TD_NO_VALUE || !td_graph_value(p->graph, node->out[k])->n_uses) continue;
@@ -95,11 +91,13 @@ static treadle_status adopt(td_pass_ctx *p, td_node *node, const td_value *resul
     return TREADLE_OK;
 }
 
-static treadle_status fold_by_running(td_pass_ctx *p, td_node *node, size_t in_bytes, bool *folded)
-{
+static treadle_status fold_by_running(td_pass_ctx *p, td_node *node, size_t in_bytes, bool *folded) {
     td_light alone = {.pool = p->light->pool};
     td_light_ctx *ctx = NULL;
-    td_resolver r = {.graph = &alone.graph, .arena = &alone.arena, .mode = TD_RESOLVE_FINAL, .packs = &alone.packs,
+    td_resolver r = {.graph = &alone.graph,
+                     .arena = &alone.arena,
+                     .mode = TD_RESOLVE_FINAL,
+                     .packs = &alone.packs,
                      .activations = p->light->options.activations};
     td_value *results = td_alloc_zero(node->n_out + 1, sizeof *results);
     treadle_status status = TREADLE_OK;
@@ -114,10 +112,8 @@ static treadle_status fold_by_running(td_pass_ctx *p, td_node *node, size_t in_b
     TD_TRY_GOTO(td_light_ctx_new(&alone, &ctx, p->err), cleanup);
     /* A node that fails on its constants fails when it is run, if ever it is: not here. */
     status = td_light_run(ctx, NULL, results, NULL, &run_error);
-    if (status == TREADLE_OK)
-        status = adopt(p, node, results, in_bytes, folded);
-    else
-        status = status == TREADLE_OUT_OF_MEMORY ? td_fail_memory(p->err, "constant folding", 0) : TREADLE_OK;
+    if (status == TREADLE_OK) status = adopt(p, node, results, in_bytes, folded);
+    else status = status == TREADLE_OUT_OF_MEMORY ? td_fail_memory(p->err, "constant folding", 0) : TREADLE_OK;
 cleanup:
     td_light_ctx_free(ctx);
     td_resolve_release(&alone.graph);
@@ -130,11 +126,11 @@ cleanup:
 }
 
 /* Shape of a value whose dimensions are all numbers. */
-static treadle_status fold_shape(td_pass_ctx *p, td_node *node, bool *folded)
-{
+static treadle_status fold_shape(td_pass_ctx *p, td_node *node, bool *folded) {
     *folded = false;
     const td_shape *shape = &td_graph_value(p->graph, node->in[0])->type.tensor.shape;
-    if (!td_shape_known(shape) || td_graph_value(p->graph, node->in[0])->type.kind != TD_VALUE_TENSOR) return TREADLE_OK;
+    if (!td_shape_known(shape) || td_graph_value(p->graph, node->in[0])->type.kind != TD_VALUE_TENSOR)
+        return TREADLE_OK;
     int64_t begin = 0, end = shape->rank;
     for (size_t i = 0; i < node->n_attrs; i++) {
         int64_t at = TD_MIN(TD_MAX(node->attrs[i].i, -(int64_t)shape->rank), (int64_t)shape->rank);
@@ -153,8 +149,7 @@ static treadle_status fold_shape(td_pass_ctx *p, td_node *node, bool *folded)
     return TREADLE_OK;
 }
 
-treadle_status td_pass_fold(td_pass_ctx *p)
-{
+treadle_status td_pass_fold(td_pass_ctx *p) {
     td_graph *g = p->graph;
     bool *refined = TD_ARENA_ARRAY(p->resolver->arena, bool, g->values.n); /* more is known of it than when analysed */
     if (!refined) return td_fail_memory(p->err, "constant folding", g->values.n);

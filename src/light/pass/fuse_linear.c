@@ -20,8 +20,7 @@ typedef struct group_state {
 } group_state;
 
 /* Each part is prepared as the node that it was. */
-static treadle_status group_prepare(td_prepare *p)
-{
+static treadle_status group_prepare(td_prepare *p) {
     group_state *s = p->state;
     s->n = p->node->n_parts;
     for (size_t i = 0; i < s->n; i++) {
@@ -43,16 +42,14 @@ static treadle_status group_prepare(td_prepare *p)
     return TREADLE_OK;
 }
 
-static treadle_status group_infer(td_infer *in)
-{
+static treadle_status group_infer(td_infer *in) {
     const group_state *s = in->state;
     for (size_t i = 0; i < s->n; i++)
         TD_TRY(td_qlinear_infer(in, i, s->linears[i].weights.layout.k, s->linears[i].weights.layout.n));
     return TREADLE_OK;
 }
 
-static treadle_status group_run(td_run *r)
-{
+static treadle_status group_run(td_run *r) {
     const group_state *s = r->state;
     td_qlinear wanted[MAX_GROUP];
     td_tensor *outputs[MAX_GROUP];
@@ -65,36 +62,32 @@ static treadle_status group_run(td_run *r)
     return td_qlinear_run(r, wanted, n, false, r->in[0], outputs);
 }
 
-static treadle_status swiglu_infer(td_infer *in)
-{
+static treadle_status swiglu_infer(td_infer *in) {
     const group_state *s = in->state;
     return td_qlinear_infer(in, 0, s->linears[0].weights.layout.k, s->linears[0].weights.layout.n);
 }
 
-static treadle_status swiglu_run(td_run *r)
-{
+static treadle_status swiglu_run(td_run *r) {
     const group_state *s = r->state;
     return td_qlinear_run(r, s->linears, 2, true, r->in[0], r->out);
 }
 
-static const td_op_impl group_impl = {.state_bytes = sizeof(group_state), .prepare = group_prepare, .infer = group_infer,
-                                      .run = group_run};
-static const td_op_impl swiglu_impl = {.state_bytes = sizeof(group_state), .prepare = group_prepare, .infer = swiglu_infer,
-                                       .run = swiglu_run};
+static const td_op_impl group_impl = {
+    .state_bytes = sizeof(group_state), .prepare = group_prepare, .infer = group_infer, .run = group_run};
+static const td_op_impl swiglu_impl = {
+    .state_bytes = sizeof(group_state), .prepare = group_prepare, .infer = swiglu_infer, .run = swiglu_run};
 static const td_op group_op = {"treadle.internal", "QuantProducts", 1, &group_impl};
 static const td_op swiglu_op = {"treadle.internal", "QuantSwiGLU", 1, &swiglu_impl};
 
 /* --- what can be fused */
 
-static const td_onnx_attr *attr_of(const td_node *node, const char *name)
-{
+static const td_onnx_attr *attr_of(const td_node *node, const char *name) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (td_str_is(node->attrs[i].name, name)) return &node->attrs[i];
     return NULL;
 }
 
-static int64_t attr_int(const td_node *node, const char *name)
-{
+static int64_t attr_int(const td_node *node, const char *name) {
     const td_onnx_attr *a = attr_of(node, name);
     return a && a->type == TD_ONNX_ATTR_INT ? a->i : 0;
 }
@@ -107,8 +100,7 @@ typedef struct product {
     td_dtype dtype;
 } product;
 
-static bool as_product(const td_graph *g, const td_node *node, product *out)
-{
+static bool as_product(const td_graph *g, const td_node *node, product *out) {
     if (!node || node->removed || !node->op || node->op->impl->state_bytes != sizeof(td_qlinear)) return false;
     if (node->n_out != 1 || node->in[0] == TD_NO_VALUE || node->out[0] == TD_NO_VALUE) return false;
     bool nbits = td_node_is(node, "com.microsoft", "MatMulNBits");
@@ -133,16 +125,14 @@ static bool as_product(const td_graph *g, const td_node *node, product *out)
     return true;
 }
 
-static bool share_activations(const product *a, const product *b)
-{
+static bool share_activations(const product *a, const product *b) {
     return a->input == b->input && a->k == b->k && a->accuracy == b->accuracy && a->small_blocks == b->small_blocks &&
            a->dtype == b->dtype;
 }
 
 /* One node instead of `parts`, at the place of nodes.items[at]. */
-static treadle_status fuse(td_pass_ctx *p, const td_op *op, td_node *const *parts, size_t n_parts, const int32_t *outputs,
-                           size_t n_outputs, size_t at)
-{
+static treadle_status fuse(td_pass_ctx *p, const td_op *op, td_node *const *parts, size_t n_parts,
+                           const int32_t *outputs, size_t n_outputs, size_t at) {
     td_graph *g = p->graph;
     td_node *node = td_graph_new_node(g, 1, n_outputs);
     td_node **kept = TD_ARENA_ARRAY(g->arena, td_node *, n_parts);
@@ -166,8 +156,7 @@ static treadle_status fuse(td_pass_ctx *p, const td_op *op, td_node *const *part
 }
 
 /* The gate of act(gate) = silu; *middle: nodes between it and `value`. */
-static bool find_silu(const td_graph *g, int32_t value, int32_t *gate, td_node *middle[2])
-{
+static bool find_silu(const td_graph *g, int32_t value, int32_t *gate, td_node *middle[2]) {
     td_node *act = td_graph_producer(g, value);
     if (!act || act->removed || !td_pass_single_use(g, value)) return false;
     middle[0] = act;
@@ -192,8 +181,7 @@ static bool find_silu(const td_graph *g, int32_t value, int32_t *gate, td_node *
     return false;
 }
 
-static treadle_status try_swiglu(td_pass_ctx *p, size_t at)
-{
+static treadle_status try_swiglu(td_pass_ctx *p, size_t at) {
     td_graph *g = p->graph;
     td_node *mul = g->nodes.items[at];
     if (mul->removed || !td_node_is(mul, "", "Mul")) return TREADLE_OK;
@@ -219,8 +207,7 @@ static treadle_status try_swiglu(td_pass_ctx *p, size_t at)
 }
 
 /* The products that read what nodes.items[at] reads, with it, in its place. All are ready there: they need nothing else. */
-static treadle_status try_group(td_pass_ctx *p, size_t at)
-{
+static treadle_status try_group(td_pass_ctx *p, size_t at) {
     td_graph *g = p->graph;
     td_node *parts[MAX_GROUP] = {g->nodes.items[at]};
     int32_t outputs[MAX_GROUP];
@@ -228,14 +215,14 @@ static treadle_status try_group(td_pass_ctx *p, size_t at)
     size_t n = 1;
     if (!as_product(g, parts[0], &first) || td_graph_value(g, first.input)->n_uses < 2) return TREADLE_OK;
     for (size_t i = at + 1; i < g->nodes.n && n < MAX_GROUP; i++)
-        if (as_product(g, g->nodes.items[i], &other) && share_activations(&first, &other)) parts[n++] = g->nodes.items[i];
+        if (as_product(g, g->nodes.items[i], &other) && share_activations(&first, &other))
+            parts[n++] = g->nodes.items[i];
     if (n < 2) return TREADLE_OK;
     for (size_t i = 0; i < n; i++) outputs[i] = parts[i]->out[0];
     return fuse(p, &group_op, parts, n, outputs, n, at);
 }
 
-treadle_status td_pass_fuse_linear(td_pass_ctx *p)
-{
+treadle_status td_pass_fuse_linear(td_pass_ctx *p) {
     for (size_t i = 0; i < p->graph->nodes.n; i++) TD_TRY(try_swiglu(p, i));
     td_graph_compact(p->graph);
     for (size_t i = 0; i < p->graph->nodes.n; i++) TD_TRY(try_group(p, i));

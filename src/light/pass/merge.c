@@ -5,14 +5,12 @@
 
 enum { SMALL_CONSTANT = 256 };
 
-static void append_str(td_buf *key, td_str s)
-{
+static void append_str(td_buf *key, td_str s) {
     td_buf_append(key, &s.n, sizeof s.n);
     td_buf_str(key, s);
 }
 
-static void append_tensor(td_buf *key, const td_onnx_tensor *t)
-{
+static void append_tensor(td_buf *key, const td_onnx_tensor *t) {
     int64_t head[3] = {t->dtype, t->rank, (int64_t)t->data_bytes};
     td_buf_append(key, head, sizeof head);
     td_buf_append(key, t->dims, (size_t)t->rank * sizeof *t->dims);
@@ -20,8 +18,7 @@ static void append_tensor(td_buf *key, const td_onnx_tensor *t)
 }
 
 /* false: an attribute that is not compared (graphs, types, sparse tensors). */
-static bool append_attr(td_buf *key, const td_onnx_attr *a)
-{
+static bool append_attr(td_buf *key, const td_onnx_attr *a) {
     int32_t type = (int32_t)a->type;
     append_str(key, a->name);
     td_buf_append(key, &type, sizeof type);
@@ -46,8 +43,7 @@ static bool append_attr(td_buf *key, const td_onnx_attr *a)
     }
 }
 
-static bool node_key(const td_node *node, td_buf *key)
-{
+static bool node_key(const td_node *node, td_buf *key) {
     td_buf_clear(key);
     append_str(key, node->domain);
     append_str(key, node->op_type);
@@ -59,8 +55,7 @@ static bool node_key(const td_node *node, td_buf *key)
     return true;
 }
 
-static bool constant_key(const td_graph *g, int32_t id, td_buf *key)
-{
+static bool constant_key(const td_graph *g, int32_t id, td_buf *key) {
     size_t bytes;
     if (!td_graph_is_constant(g, id)) return false;
     const td_tensor *t = &td_graph_value(g, id)->type.tensor;
@@ -74,8 +69,7 @@ static bool constant_key(const td_graph *g, int32_t id, td_buf *key)
 }
 
 /* Keys live in the graph's arena: the map borrows them. */
-static bool remember(td_graph *g, td_map *map, const td_buf *key, uint64_t value)
-{
+static bool remember(td_graph *g, td_map *map, const td_buf *key, uint64_t value) {
     td_str kept = td_arena_str(g->arena, td_buf_view(key));
     return kept.p && td_map_set(map, kept, value);
 }
@@ -87,33 +81,28 @@ typedef struct merging {
     int32_t *stand_in;
 } merging;
 
-static bool merge_inputs(td_graph *g, merging *m, td_node *node)
-{
+static bool merge_inputs(td_graph *g, merging *m, td_node *node) {
     for (size_t k = 0; k < node->n_in; k++) {
         uint64_t first;
         if (node->in[k] == TD_NO_VALUE) continue;
         int32_t id = m->stand_in[node->in[k]];
         if (constant_key(g, id, &m->key)) {
-            if (td_map_get(&m->constants, td_buf_view(&m->key), &first))
-                id = (int32_t)first;
-            else if (!remember(g, &m->constants, &m->key, (uint64_t)id))
-                return false;
+            if (td_map_get(&m->constants, td_buf_view(&m->key), &first)) id = (int32_t)first;
+            else if (!remember(g, &m->constants, &m->key, (uint64_t)id)) return false;
         }
         node->in[k] = id;
     }
     return !m->key.failed;
 }
 
-static bool can_replace(const td_node *first, const td_node *node)
-{
+static bool can_replace(const td_node *first, const td_node *node) {
     if (first->n_out < node->n_out) return false;
     for (size_t k = 0; k < node->n_out; k++)
         if (node->out[k] != TD_NO_VALUE && first->out[k] == TD_NO_VALUE) return false;
     return true;
 }
 
-static bool merge_node(td_graph *g, merging *m, size_t index)
-{
+static bool merge_node(td_graph *g, merging *m, size_t index) {
     td_node *node = g->nodes.items[index];
     uint64_t at;
     if (!node->op || (node->op->impl->flags & (TD_OP_IMPURE | TD_OP_VALUES)) || !node_key(node, &m->key))
@@ -129,8 +118,7 @@ static bool merge_node(td_graph *g, merging *m, size_t index)
     return true;
 }
 
-treadle_status td_pass_merge(td_pass_ctx *p)
-{
+treadle_status td_pass_merge(td_pass_ctx *p) {
     td_graph *g = p->graph;
     merging m = {.stand_in = TD_ARENA_ARRAY(g->arena, int32_t, g->values.n)};
     bool ok = m.stand_in != NULL;

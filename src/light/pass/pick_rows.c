@@ -13,15 +13,13 @@ typedef struct pick_state {
     size_t output; /* whose positions it follows */
 } pick_state;
 
-static treadle_status pick_infer(td_infer *in)
-{
+static treadle_status pick_infer(td_infer *in) {
     td_shape shape = in->inputs[0]->tensor.shape;
     if (shape.rank > 1) shape.dims[1] = TD_DIM_UNKNOWN; /* the ctx knows */
     return td_infer_set(in, 0, in->inputs[0]->tensor.dtype, &shape);
 }
 
-static treadle_status pick_run(td_run *r)
-{
+static treadle_status pick_run(td_run *r) {
     const pick_state *state = r->state;
     const td_pick *pick = &r->ctx->picks[state->output];
     const td_tensor *in = r->in[0];
@@ -49,22 +47,23 @@ static treadle_status pick_run(td_run *r)
     return TREADLE_OK;
 }
 
-static const td_onnx_attr *attr_of(const td_node *node, const char *name)
-{
+static const td_onnx_attr *attr_of(const td_node *node, const char *name) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (td_str_is(node->attrs[i].name, name)) return &node->attrs[i];
     return NULL;
 }
 
-static treadle_status pick_prepare(td_prepare *p)
-{
+static treadle_status pick_prepare(td_prepare *p) {
     pick_state *state = p->state;
     state->output = (size_t)td_attr_int(p, "output");
     return TREADLE_OK;
 }
 
-static const td_op_impl pick_impl = {.state_bytes = sizeof(pick_state), .prepare = pick_prepare, .infer = pick_infer,
-                                     .run = pick_run, .flags = TD_OP_VIEW | TD_OP_ANY_STRIDE};
+static const td_op_impl pick_impl = {.state_bytes = sizeof(pick_state),
+                                     .prepare = pick_prepare,
+                                     .infer = pick_infer,
+                                     .run = pick_run,
+                                     .flags = TD_OP_VIEW | TD_OP_ANY_STRIDE};
 static const td_op pick_op = {"treadle.internal", "PickRows", 1, &pick_impl};
 
 /* --- which nodes are row-wise */
@@ -121,8 +120,7 @@ typedef struct rows {
     int64_t batch, seq;
 } rows;
 
-static bool has_rows(const td_graph *g, int32_t id, rows want)
-{
+static bool has_rows(const td_graph *g, int32_t id, rows want) {
     const td_value *type = &td_graph_value(g, id)->type;
     const td_shape *s = &type->tensor.shape;
     return type->kind == TD_VALUE_TENSOR && td_dtype_bits(type->tensor.dtype) >= 8 && s->rank >= 3 &&
@@ -130,8 +128,7 @@ static bool has_rows(const td_graph *g, int32_t id, rows want)
 }
 
 /* A constant that is the same for all rows of a tensor of this rank. */
-static bool same_for_rows(const td_graph *g, int32_t id, int rank)
-{
+static bool same_for_rows(const td_graph *g, int32_t id, int rank) {
     if (!td_graph_is_constant(g, id)) return false;
     const td_shape *s = &td_graph_value(g, id)->type.tensor.shape;
     for (int d = 0; d < s->rank; d++)
@@ -139,8 +136,7 @@ static bool same_for_rows(const td_graph *g, int32_t id, int rank)
     return s->rank <= rank;
 }
 
-static bool over_last_axis(const td_graph *g, const td_node *node)
-{
+static bool over_last_axis(const td_graph *g, const td_node *node) {
     int rank = td_graph_value(g, node->in[0])->type.tensor.shape.rank;
     const td_onnx_attr *axis = attr_of(node, "axis");
     if (axis) return axis->type == TD_ONNX_ATTR_INT && (axis->i == -1 || axis->i == rank - 1);
@@ -149,8 +145,7 @@ static bool over_last_axis(const td_graph *g, const td_node *node)
 }
 
 /* Row-wise over rows like `want`? *n_rows: inputs 0..n_rows-1, with ELEMENTWISE all that are no constants, are rows. */
-static bool is_row_wise(const td_graph *g, const td_node *node, rows want, row_kind *kind)
-{
+static bool is_row_wise(const td_graph *g, const td_node *node, rows want, row_kind *kind) {
     size_t row = 0;
     while (row < TD_COUNT(row_ops) && !td_node_is(node, row_ops[row].domain, row_ops[row].name)) row++;
     if (row == TD_COUNT(row_ops) || node->n_in == 0 || node->in[0] == TD_NO_VALUE) return false;
@@ -168,15 +163,15 @@ static bool is_row_wise(const td_graph *g, const td_node *node, rows want, row_k
         bool is_rows = !td_graph_is_constant(g, id) && has_rows(g, id, want) &&
                        td_graph_value(g, id)->type.tensor.shape.rank == rank;
         if (*kind == ROWS_ELEMENTWISE ? !is_rows && !same_for_rows(g, id, rank)
-                                      : k < n_rows ? !is_rows : !td_graph_is_constant(g, id))
+            : k < n_rows              ? !is_rows
+                                      : !td_graph_is_constant(g, id))
             return false;
     }
     if (td_node_is(node, "", "MatMul") && td_graph_value(g, node->in[1])->type.tensor.shape.rank != 2) return false;
     return *kind != ROWS_NORM || over_last_axis(g, node);
 }
 
-static bool is_row_input(const td_graph *g, const td_node *node, row_kind kind, size_t k)
-{
+static bool is_row_input(const td_graph *g, const td_node *node, row_kind kind, size_t k) {
     if (node->in[k] == TD_NO_VALUE || td_graph_is_constant(g, node->in[k])) return false;
     return kind == ROWS_ELEMENTWISE || k < (kind == ROWS_FIRST_TWO ? 2u : 1u);
 }
@@ -184,14 +179,13 @@ static bool is_row_input(const td_graph *g, const td_node *node, row_kind kind, 
 /* --- the region of one output */
 
 typedef struct region {
-    bool *inside;      /* per node */
-    int32_t *uses;     /* per value: by nodes inside, or as the output */
-    int32_t *picked;   /* per value: its picked form, or TD_NO_VALUE */
+    bool *inside;    /* per node */
+    int32_t *uses;   /* per value: by nodes inside, or as the output */
+    int32_t *picked; /* per value: its picked form, or TD_NO_VALUE */
 } region;
 
 /* All that is read of the node's results is read inside. */
-static bool closed(const td_graph *g, const region *r, const td_node *node)
-{
+static bool closed(const td_graph *g, const region *r, const td_node *node) {
     bool any = false;
     for (size_t k = 0; k < node->n_out; k++) {
         if (node->out[k] == TD_NO_VALUE) continue;
@@ -201,8 +195,7 @@ static bool closed(const td_graph *g, const region *r, const td_node *node)
     return any;
 }
 
-static size_t grow(const td_graph *g, region *r, int32_t output, rows want)
-{
+static size_t grow(const td_graph *g, region *r, int32_t output, rows want) {
     size_t n = 0;
     r->uses[output] = 1;
     for (size_t i = g->nodes.n; i-- > 0;) {
@@ -218,8 +211,7 @@ static size_t grow(const td_graph *g, region *r, int32_t output, rows want)
 }
 
 /* A PickRows node after the value's producer; nodes inside then read its output. */
-static treadle_status cut(td_pass_ctx *p, int32_t value, size_t output, td_node **out)
-{
+static treadle_status cut(td_pass_ctx *p, int32_t value, size_t output, td_node **out) {
     td_graph *g = p->graph;
     td_node *pick = td_graph_new_node(g, 1, 1);
     td_onnx_attr *attr = TD_ARENA_NEW(g->arena, td_onnx_attr);
@@ -239,8 +231,7 @@ static treadle_status cut(td_pass_ctx *p, int32_t value, size_t output, td_node 
     return td_pass_resolve(p, pick);
 }
 
-static treadle_status cut_region(td_pass_ctx *p, region *r, size_t output, rows want)
-{
+static treadle_status cut_region(td_pass_ctx *p, region *r, size_t output, rows want) {
     td_graph *g = p->graph;
     size_t n = g->nodes.n;
     for (size_t i = 0; i < n; i++) {
@@ -263,8 +254,7 @@ static treadle_status cut_region(td_pass_ctx *p, region *r, size_t output, rows 
     return td_graph_sort(g, p->err); /* the new nodes stand at the end */
 }
 
-treadle_status td_pass_pick_rows(td_pass_ctx *p)
-{
+treadle_status td_pass_pick_rows(td_pass_ctx *p) {
     td_graph *g = p->graph;
     for (size_t i = 0; i < g->n_outputs; i++) {
         int32_t output = g->outputs[i];
@@ -276,7 +266,8 @@ treadle_status td_pass_pick_rows(td_pass_ctx *p)
         rows want = {shape->dims[0], shape->dims[1]};
         size_t n_values = g->values.n;
         td_arena *a = p->resolver->arena;
-        region r = {.inside = TD_ARENA_ARRAY(a, bool, g->nodes.n), .uses = TD_ARENA_ARRAY(a, int32_t, n_values),
+        region r = {.inside = TD_ARENA_ARRAY(a, bool, g->nodes.n),
+                    .uses = TD_ARENA_ARRAY(a, int32_t, n_values),
                     .picked = TD_ARENA_ARRAY(a, int32_t, n_values)};
         if (!r.inside || !r.uses || !r.picked) return td_fail_memory(p->err, "picking rows", n_values);
         for (size_t k = 0; k < n_values; k++) r.picked[k] = TD_NO_VALUE;

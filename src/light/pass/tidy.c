@@ -3,24 +3,21 @@
 
 #include "tensor/half.h"
 
-static const td_onnx_attr *attr_of(const td_node *node, const char *name)
-{
+static const td_onnx_attr *attr_of(const td_node *node, const char *name) {
     for (size_t i = 0; i < node->n_attrs; i++)
         if (td_str_is(node->attrs[i].name, name)) return &node->attrs[i];
     return NULL;
 }
 
 /* One shape at open and in every run: all dimensions are numbers or symbols, pairwise the same. */
-static bool same_shape(const td_shape *a, const td_shape *b)
-{
+static bool same_shape(const td_shape *a, const td_shape *b) {
     if (a->rank < 0 || a->rank != b->rank) return false;
     for (int d = 0; d < a->rank; d++)
         if (a->dims[d] == TD_DIM_UNKNOWN || a->dims[d] != b->dims[d]) return false;
     return true;
 }
 
-static bool is_identity_transpose(const td_node *node)
-{
+static bool is_identity_transpose(const td_node *node) {
     const td_onnx_attr *perm = attr_of(node, "perm");
     if (!perm || perm->type != TD_ONNX_ATTR_INTS) return false;
     for (size_t i = 0; i < perm->n; i++)
@@ -29,8 +26,7 @@ static bool is_identity_transpose(const td_node *node)
 }
 
 /* Dropout outside training: the mask unused and training_mode absent or constantly false. */
-static bool is_idle_dropout(const td_graph *g, const td_node *node)
-{
+static bool is_idle_dropout(const td_graph *g, const td_node *node) {
     if (node->n_out > 1 && node->out[1] != TD_NO_VALUE && td_graph_value(g, node->out[1])->n_uses) return false;
     if (node->opset < 7) return attr_of(node, "is_test") && attr_of(node, "is_test")->i;
     if (node->n_in < 3 || node->in[2] == TD_NO_VALUE) return true;
@@ -39,14 +35,14 @@ static bool is_idle_dropout(const td_graph *g, const td_node *node)
     return td_tensor_count(training) == 1 && td_load_i64(training->dtype, training->data, 0) == 0;
 }
 
-static bool does_nothing(const td_graph *g, const td_node *node)
-{
+static bool does_nothing(const td_graph *g, const td_node *node) {
     if (node->domain.n || node->n_in == 0 || node->in[0] == TD_NO_VALUE || node->out[0] == TD_NO_VALUE) return false;
     const td_ir_value *from = td_graph_value(g, node->in[0]), *to = td_graph_value(g, node->out[0]);
     const td_tensor *a = &from->type.tensor, *b = &to->type.tensor;
     if (from->type.kind != TD_VALUE_TENSOR || to->type.kind != TD_VALUE_TENSOR || from->may_be_absent) return false;
     if (a->dtype == TD_UNDEFINED || a->dtype != b->dtype) return false;
-    if (td_node_is(node, "", "Identity") || td_node_is(node, "", "Cast") || td_node_is(node, "", "CastLike")) return true;
+    if (td_node_is(node, "", "Identity") || td_node_is(node, "", "Cast") || td_node_is(node, "", "CastLike"))
+        return true;
     if (td_node_is(node, "", "Dropout")) return is_idle_dropout(g, node);
     if (td_node_is(node, "", "Transpose")) return is_identity_transpose(node);
     if (td_node_is(node, "", "Concat")) return node->n_in == 1;
@@ -56,8 +52,7 @@ static bool does_nothing(const td_graph *g, const td_node *node)
     return false;
 }
 
-treadle_status td_pass_tidy(td_pass_ctx *p)
-{
+treadle_status td_pass_tidy(td_pass_ctx *p) {
     td_graph *g = p->graph;
     for (size_t i = 0; i < g->nodes.n; i++) {
         td_node *node = g->nodes.items[i];
