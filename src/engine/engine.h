@@ -24,8 +24,16 @@ ptrdiff_t td_signature_find_output(const td_signature *signature, td_str name);
 typedef struct td_session td_session;         /* the engine's own */
 typedef struct td_session_ctx td_session_ctx; /* likewise */
 
+/* What callers may rely on. */
+enum {
+    TD_ENGINE_ALIASES = 1 << 0,    /* a past and its present may be bound to one memory */
+    TD_ENGINE_CONCURRENT = 1 << 1, /* contexts of one session run on several threads at once */
+    TD_ENGINE_DEVICE = 1 << 2,     /* values may lie in memory that the CPU cannot read */
+};
+
 typedef struct td_engine {
     const char *name;
+    unsigned capabilities;
     treadle_status (*open)(const char *path, const td_light_options *options, td_session **out, treadle_error *err);
     void (*close)(td_session *session);
     size_t (*n_inputs)(const td_session *session);

@@ -56,6 +56,7 @@ static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
 
 const td_engine td_engine_light = {
     .name = "light",
+    .capabilities = TD_ENGINE_ALIASES | TD_ENGINE_CONCURRENT,
     .open = light_open,
     .close = light_close,
     .n_inputs = light_n_inputs,
