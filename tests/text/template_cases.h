@@ -21,11 +21,13 @@ typedef void template_wrong(const char *text);
 
 static const td_template_time golden_time = {2026, 3, 7, 8, 9, 5, 123456};
 
-static void wrong(template_counts *counts, template_wrong *report, const td_json *t, long context, const char *what, td_str got, td_str wanted) {
+static void wrong(template_counts *counts, template_wrong *report, const td_json *t, long context, const char *what,
+                  td_str got, td_str wanted) {
     char text[6000];
     td_str name = td_json_string_or(t, "name", "?");
-    snprintf(text, sizeof text, "%.*s, context %ld: %s\n  got    |%.*s|\n  wanted |%.*s|", TD_STR_ARGS(name), context, what,
-             (int)TD_MIN(got.n, 2500u), got.p ? got.p : "", (int)TD_MIN(wanted.n, 2500u), wanted.p ? wanted.p : "");
+    snprintf(text, sizeof text, "%.*s, context %ld: %s\n  got    |%.*s|\n  wanted |%.*s|", TD_STR_ARGS(name), context,
+             what, (int)TD_MIN(got.n, 2500u), got.p ? got.p : "", (int)TD_MIN(wanted.n, 2500u),
+             wanted.p ? wanted.p : "");
     counts->wrong++;
     report(text);
 }
@@ -78,7 +80,8 @@ static void check_render(template_counts *counts, template_wrong *report, const 
     td_str text = td_json_at(r, 1)->string, got = status == TREADLE_OK ? td_buf_view(&out) : td_str_from(err.message);
     if (wants_ok) {
         if (status != TREADLE_OK || !td_str_equal(got, text)) wrong(counts, report, t, index, "text", got, text);
-        else if (!same_spans(td_json_get(render, "assistant_spans"), &spans, &out)) wrong(counts, report, t, index, "spans", got, text);
+        else if (!same_spans(td_json_get(render, "assistant_spans"), &spans, &out))
+            wrong(counts, report, t, index, "spans", got, text);
         else counts->right++;
     } else {
         td_str message = td_json_at(r, 2)->string;
@@ -86,7 +89,8 @@ static void check_render(template_counts *counts, template_wrong *report, const 
         td_buf whole = {0};
         td_buf_printf(&whole, "TemplateError: %.*s", TD_STR_ARGS(message));
         if (status == TREADLE_OK) wrong(counts, report, t, index, "no error", got, message);
-        else if (raised && (status != TREADLE_INVALID_ARGUMENT || !td_str_equal(got, td_buf_view(&whole)))) wrong(counts, report, t, index, "message", got, message);
+        else if (raised && (status != TREADLE_INVALID_ARGUMENT || !td_str_equal(got, td_buf_view(&whole))))
+            wrong(counts, report, t, index, "message", got, message);
         else if (!err.line || !err.column) wrong(counts, report, t, index, "an error without a place", got, message);
         else counts->right++;
         td_buf_free(&whole);
@@ -103,9 +107,11 @@ static void check_template(template_counts *counts, template_wrong *report, cons
     if (compile_error && compile_error->kind == TD_JSON_ARRAY) {
         td_str message = td_json_at(compile_error, 1)->string;
         char place[64];
-        snprintf(place, sizeof place, "line %u instead of %lld", err.line, (long long)td_json_at(compile_error, 2)->as_int);
+        snprintf(place, sizeof place, "line %u instead of %lld", err.line,
+                 (long long)td_json_at(compile_error, 2)->as_int);
         if (status == TREADLE_OK) wrong(counts, report, t, -1, "no error", TD_STR(""), message);
-        else if (status != TREADLE_FORMAT || err.line != td_json_at(compile_error, 2)->as_int) wrong(counts, report, t, -1, place, td_str_from(err.message), message);
+        else if (status != TREADLE_FORMAT || err.line != td_json_at(compile_error, 2)->as_int)
+            wrong(counts, report, t, -1, place, td_str_from(err.message), message);
         else counts->right++;
     } else if (status != TREADLE_OK) {
         wrong(counts, report, t, -1, "does not parse", td_str_from(err.message), TD_STR(""));
@@ -135,7 +141,8 @@ static bool run_template_cases(td_str json, template_counts *counts, template_wr
         ok = copy.p && td_json_parse(copy, &options, &arena, &contexts[n++], err) == TREADLE_OK;
     }
     const td_json *templates = ok ? td_json_get(root, "templates") : NULL;
-    for (const td_json *t = templates ? templates->first : NULL; t && ok; t = t->next) check_template(counts, report, t, contexts);
+    for (const td_json *t = templates ? templates->first : NULL; t && ok; t = t->next)
+        check_template(counts, report, t, contexts);
     td_arena_free(&arena);
     return ok && contexts;
 }

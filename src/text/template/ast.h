@@ -34,19 +34,19 @@ typedef enum td_node_kind {
     TD_N_TEST,      /* a, name, call, row */
     TD_N_KEYWORD,   /* name, a: an argument name=a */
     /* statements */
-    TD_N_OUTPUT,     /* items: expressions and TD_N_DATA */
-    TD_N_DATA,       /* name: the text */
-    TD_N_IF,         /* a, body, more: the elif nodes (kind IF, without more and orelse), orelse */
-    TD_N_FOR,        /* b: target, a: iterable, c: filter or NULL, body, orelse, flag: recursive; scopes */
-    TD_N_SET,        /* b: target, a: value */
-    TD_N_SET_BLOCK,  /* b: target, a: filters or NULL, body; scope */
-    TD_N_MACRO,      /* name, items: parameters, more: defaults of the last ones, body; scope */
-    TD_N_CALL_BLOCK, /* a: the call, items, more, body as in a macro; scope */
+    TD_N_OUTPUT,       /* items: expressions and TD_N_DATA */
+    TD_N_DATA,         /* name: the text */
+    TD_N_IF,           /* a, body, more: the elif nodes (kind IF, without more and orelse), orelse */
+    TD_N_FOR,          /* b: target, a: iterable, c: filter or NULL, body, orelse, flag: recursive; scopes */
+    TD_N_SET,          /* b: target, a: value */
+    TD_N_SET_BLOCK,    /* b: target, a: filters or NULL, body; scope */
+    TD_N_MACRO,        /* name, items: parameters, more: defaults of the last ones, body; scope */
+    TD_N_CALL_BLOCK,   /* a: the call, items, more, body as in a macro; scope */
     TD_N_FILTER_BLOCK, /* a: filters, body; scope */
-    TD_N_WITH,       /* items: targets, more: values, body; scope */
-    TD_N_BLOCK,      /* name, body; scope */
-    TD_N_SCOPE,      /* a: autoescape, body; scope */
-    TD_N_GENERATION, /* body; scope */
+    TD_N_WITH,         /* items: targets, more: values, body; scope */
+    TD_N_BLOCK,        /* name, body; scope */
+    TD_N_SCOPE,        /* a: autoescape, body; scope */
+    TD_N_GENERATION,   /* body; scope */
     TD_N_BREAK,
     TD_N_CONTINUE,
     TD_N_IMPORT, /* include, import, from, extends: name is the tag, a the template, items the targets' names */
@@ -84,14 +84,14 @@ struct td_scope {
     td_scope *parent; /* NULL: the root, or a block */
     td_symbol *symbols;
     uint32_t n, capacity;
-    td_map index; /* name -> place in symbols; empty once names are bound */
-    bool is_block;
+    td_map index;  /* name -> place in symbols; empty once names are bound */
+    bool is_block; /* under a block: what it resolves may be the top level's */
 };
 
 struct td_node {
     uint8_t kind, op, ctx;
     bool flag;
-    bool uses_loop;                             /* for: the body reads `loop` */
+    bool uses_loop;                              /* for: the body reads `loop` */
     bool uses_caller, uses_varargs, uses_kwargs; /* macro */
     uint32_t line, column;
     uint32_t up, slot; /* names: where the value is, scopes upwards and index */

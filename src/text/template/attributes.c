@@ -10,7 +10,9 @@
 
 /* --- dict --- */
 
-static td_val view(td_val self, char which) { return (td_val){.kind = TD_V_VIEW, .view = (uint8_t)which, .u.dict = self.u.dict}; }
+static td_val view(td_val self, char which) {
+    return (td_val){.kind = TD_V_VIEW, .view = (uint8_t)which, .u.dict = self.u.dict};
+}
 
 METHOD(dict_keys) { return UNUSED, view(self, 'k'); }
 METHOD(dict_values) { return UNUSED, view(self, 'v'); }
@@ -62,7 +64,8 @@ METHOD(sequence_count) {
 METHOD(sequence_index) {
     (void)args;
     int64_t n = td_v_len(self), from = 0, to = n;
-    if ((td_v_given(a[1]) && !td_num_index(r, a[1], "start", &from)) || (td_v_given(a[2]) && !td_num_index(r, a[2], "stop", &to))) {
+    if ((td_v_given(a[1]) && !td_num_index(r, a[1], "start", &from)) ||
+        (td_v_given(a[2]) && !td_num_index(r, a[2], "stop", &to))) {
         return td_v_error();
     }
     if (from < 0) from = TD_MAX(from + n, 0);
@@ -74,7 +77,8 @@ METHOD(sequence_index) {
         if (same) return td_v_int(i);
     }
     td_buf text = {0};
-    if (td_v_repr_to(r, a[0], &text)) td_tpl_raise(r, "ValueError", "%.*s is not in %s", TD_STR_ARGS(td_buf_view(&text)), td_v_type(self));
+    if (td_v_repr_to(r, a[0], &text))
+        td_tpl_raise(r, "ValueError", "%.*s is not in %s", TD_STR_ARGS(td_buf_view(&text)), td_v_type(self));
     td_buf_free(&text);
     return td_v_error();
 }
@@ -170,8 +174,8 @@ static td_val length(td_tpl *r, td_tpl_loop *loop) {
 }
 
 td_val td_loop_attribute(td_tpl *r, td_tpl_loop *loop, td_str name) {
-    static const char *const names[] = {"index", "index0", "first", "last", "length", "revindex", "revindex0",
-                                        "previtem", "nextitem", "depth", "depth0"};
+    static const char *const names[] = {"index",     "index0",   "first",    "last",  "length", "revindex",
+                                        "revindex0", "previtem", "nextitem", "depth", "depth0"};
     size_t which = 0;
     while (which < TD_COUNT(names) && !td_str_is(name, names[which])) which++;
     switch (which) {
@@ -213,7 +217,11 @@ static const td_tpl_builtin dict_methods[] = {
 static const td_tpl_builtin list_methods[] = {
     {.name = "count", .fn = sequence_count, .params = "-value"},
     {.name = "index", .fn = sequence_index, .params = "-value ?-start ?-stop"},
-    {.name = "copy", .fn = list_copy, .params = ""}, /* the last: tuples and ranges have only the others */
+    {.name = "copy", .fn = list_copy, .params = ""}, /* the last: tuples have only the others */
+};
+static const td_tpl_builtin range_methods[] = {
+    {.name = "count", .fn = sequence_count, .params = "-value"},
+    {.name = "index", .fn = sequence_index, .params = "-value"},
 };
 static const td_tpl_builtin bytes_methods[] = {
     {.name = "decode", .fn = bytes_decode, .params = "?encoding ?errors"},
@@ -243,8 +251,8 @@ static const td_tpl_builtin *find_method(td_val owner, td_str name) {
     case TD_V_STRING: return td_tpl_string_method(name);
     case TD_V_DICT: return FIND(dict_methods, TD_COUNT(dict_methods));
     case TD_V_LIST: return FIND(list_methods, TD_COUNT(list_methods));
-    case TD_V_TUPLE:
-    case TD_V_RANGE: return FIND(list_methods, TD_COUNT(list_methods) - 1);
+    case TD_V_TUPLE: return FIND(list_methods, TD_COUNT(list_methods) - 1);
+    case TD_V_RANGE: return FIND(range_methods, TD_COUNT(range_methods));
     case TD_V_BYTES: return FIND(bytes_methods, TD_COUNT(bytes_methods));
     case TD_V_BOOL:
     case TD_V_INT:
@@ -254,7 +262,8 @@ static const td_tpl_builtin *find_method(td_val owner, td_str name) {
     case TD_V_LOOP: return FIND(loop_methods, TD_COUNT(loop_methods));
     case TD_V_FUNCTION: /* dict.fromkeys(...) */
         return td_str_is(td_str_from(owner.u.function->name), "dict") && td_str_is(name, "fromkeys")
-                   ? FIND(dict_methods, TD_COUNT(dict_methods)) : NULL;
+                   ? FIND(dict_methods, TD_COUNT(dict_methods))
+                   : NULL;
     default: return NULL;
     }
 #undef FIND
@@ -275,10 +284,13 @@ static bool modifies(td_val owner, td_str name) {
 /* What every Python object has; more exists on some, and is as unreachable. */
 static bool is_internal(td_str name) {
     static const char *const names[] = {
-        "__class__", "__delattr__", "__dir__", "__doc__", "__eq__", "__format__", "__ge__", "__getattribute__", "__getstate__",
-        "__gt__", "__hash__", "__init__", "__init_subclass__", "__le__", "__lt__", "__ne__", "__new__", "__reduce__",
-        "__reduce_ex__", "__repr__", "__setattr__", "__sizeof__", "__str__", "__subclasshook__", "__len__", "__getitem__",
-        "__contains__", "__iter__", "__add__", "__mul__", "__dict__", "__module__", "__globals__", "__call__", "__self__",
+        "__class__",   "__delattr__",  "__dir__",           "__doc__",          "__eq__",
+        "__format__",  "__ge__",       "__getattribute__",  "__getstate__",     "__gt__",
+        "__hash__",    "__init__",     "__init_subclass__", "__le__",           "__lt__",
+        "__ne__",      "__new__",      "__reduce__",        "__reduce_ex__",    "__repr__",
+        "__setattr__", "__sizeof__",   "__str__",           "__subclasshook__", "__len__",
+        "__getitem__", "__contains__", "__iter__",          "__add__",          "__mul__",
+        "__dict__",    "__module__",   "__globals__",       "__call__",         "__self__",
     };
     for (size_t i = 0; i < TD_COUNT(names); i++) {
         if (td_str_is(name, names[i])) return true;
@@ -337,7 +349,9 @@ td_val td_v_attribute(td_tpl *r, td_val owner, td_str name) {
     if (owner.kind == TD_V_NAMESPACE) {
         td_val v = td_dict_get_str(owner.u.dict, name);
         bool hidden = name.n && name.p[0] == '_';
-        return hidden && (td_v_given(v) || td_str_is(name, "__class__")) ? td_v_undefined_of(r, owner, td_v_view(name), true) : v;
+        return hidden && (td_v_given(v) || td_str_is(name, "__class__"))
+                   ? td_v_undefined_of(r, owner, td_v_view(name), true)
+                   : v;
     }
     if (name.n > 1 && name.p[0] == '_' && is_internal(name)) return td_v_undefined_of(r, owner, td_v_view(name), true);
     if (modifies(owner, name)) return td_v_undefined_of(r, owner, td_v_view(name), true);

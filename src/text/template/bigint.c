@@ -156,7 +156,8 @@ static td_tpl_big *copy_of(td_tpl *r, const td_tpl_big *a) {
 }
 
 /* Long division of magnitudes, bit by bit of the quotient's limbs would be slow; this is Knuth's algorithm D. */
-static bool divide_magnitude(td_tpl *r, const td_tpl_big *a, const td_tpl_big *b, td_tpl_big **quotient, td_tpl_big **rest) {
+static bool divide_magnitude(td_tpl *r, const td_tpl_big *a, const td_tpl_big *b, td_tpl_big **quotient,
+                             td_tpl_big **rest) {
     if (compare_magnitude(a, b) < 0) {
         *quotient = big_new(r, 0);
         *rest = copy_of(r, a);
@@ -282,7 +283,8 @@ td_val td_big_negate(td_tpl *r, td_val a) {
 
 td_val td_big_literal(td_tpl *r, td_str digits, int base, bool negative) {
     if (base != 2 && base != 4 && base != 8 && base != 16 && base != 32 && digits.n > MAX_DIGITS) {
-        return td_tpl_raise(r, "ValueError", "Exceeds the limit (%d digits) for integer string conversion: value has %zu digits",
+        return td_tpl_raise(r, "ValueError",
+                            "Exceeds the limit (%d digits) for integer string conversion: value has %zu digits",
                             MAX_DIGITS, digits.n);
     }
     size_t bits = digits.n > MAX_LIMBS * 32 ? (size_t)MAX_LIMBS * 64 : digits.n * 6;

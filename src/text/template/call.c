@@ -34,13 +34,15 @@ static td_val call_bound(td_tpl *r, const td_tpl_builtin *row, td_val self, cons
         for (uint32_t k = 0; k < args->n_keywords && !p.positional_only; k++) {
             if (!td_str_equal(args->keywords[k].name, p.name)) continue;
             if (td_v_given(bound[n])) {
-                return td_tpl_raise(r, "TypeError", "%s() got multiple values for argument '%.*s'", row->name, TD_STR_ARGS(p.name));
+                return td_tpl_raise(r, "TypeError", "%s() got multiple values for argument '%.*s'", row->name,
+                                    TD_STR_ARGS(p.name));
             }
             bound[n] = args->keywords[k].value;
             used++;
         }
         if (!td_v_given(bound[n]) && !p.optional) {
-            return td_tpl_raise(r, "TypeError", "%s() missing 1 required positional argument: '%.*s'", row->name, TD_STR_ARGS(p.name));
+            return td_tpl_raise(r, "TypeError", "%s() missing 1 required positional argument: '%.*s'", row->name,
+                                TD_STR_ARGS(p.name));
         }
     }
     if (args->n > n) {
@@ -113,11 +115,14 @@ static bool finish_keywords(td_tpl *r, td_frame *f, const td_node *n, leftovers 
         if (d) {
             if (!td_dict_set(r, d, td_v_view(name), l->args->keywords[i].value)) return false;
         } else if (td_str_is(name, "caller")) {
-            td_tpl_raise(r, "TypeError", "macro '%.*s' was invoked with two values for the special caller argument. This is "
-                                         "most likely a bug.", TD_STR_ARGS(n->name));
+            td_tpl_raise(r, "TypeError",
+                         "macro '%.*s' was invoked with two values for the special caller argument. This is "
+                         "most likely a bug.",
+                         TD_STR_ARGS(n->name));
             return false;
         } else {
-            td_tpl_raise(r, "TypeError", "macro '%.*s' takes no keyword argument '%.*s'", TD_STR_ARGS(n->name), TD_STR_ARGS(name));
+            td_tpl_raise(r, "TypeError", "macro '%.*s' takes no keyword argument '%.*s'", TD_STR_ARGS(n->name),
+                         TD_STR_ARGS(name));
             return false;
         }
     }
@@ -137,7 +142,8 @@ static bool bind_macro_args(td_tpl *r, td_frame *f, const td_node *n, const td_t
     }
     if (n->uses_caller && !found_caller) {
         td_val caller = take_keyword(&l, TD_STR("caller"));
-        if (!td_v_given(caller) || caller.kind == TD_V_NONE) caller = td_v_undefined_hint(r, TD_STR("No caller defined"));
+        if (!td_v_given(caller) || caller.kind == TD_V_NONE)
+            caller = td_v_undefined_hint(r, TD_STR("No caller defined"));
         if (TD_V_FAILED(caller)) return false;
         f->slots[n->caller_slot] = caller;
     }

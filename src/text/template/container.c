@@ -156,7 +156,8 @@ td_val td_v_from_json(td_tpl *r, const td_json *j) {
     case TD_JSON_INT: v = td_v_int(j->as_int); break;
     case TD_JSON_DOUBLE: v = td_v_float(j->as_double); break;
     case TD_JSON_STRING:
-        v = j->string.n < INT32_MAX ? td_v_view(j->string) : td_tpl_raise(r, "LimitError", "a text of %zu bytes", j->string.n);
+        v = j->string.n < INT32_MAX ? td_v_view(j->string)
+                                    : td_tpl_raise(r, "LimitError", "a text of %zu bytes", j->string.n);
         break;
     case TD_JSON_ARRAY: {
         td_tpl_list *l = td_list_new(r, j->n);
@@ -229,8 +230,8 @@ td_val td_v_getitem(td_tpl *r, td_val owner, td_val key) {
 }
 
 td_val td_v_getattr(td_tpl *r, td_val owner, td_str name) {
-    if (owner.kind == TD_V_UNDEFINED) return td_tpl_raise_undefined(r, owner);
     td_val v = td_v_attribute(r, owner, name);
+    if (!td_v_given(v) && owner.kind == TD_V_UNDEFINED) return td_tpl_raise_undefined(r, owner);
     if (!td_v_given(v) && owner.kind == TD_V_DICT) v = td_dict_get_str(owner.u.dict, name);
     return td_v_given(v) ? v : td_v_undefined_of(r, owner, td_v_view(name), false);
 }
@@ -260,7 +261,7 @@ td_val td_v_path(td_tpl *r, td_val item, td_val path, td_val fallback) {
 /* --- slices, by Python's rules --- */
 
 typedef struct slice {
-    int64_t start, step, n;
+    int64_t start, stop, step, n;
 } slice;
 
 static bool slice_part(td_tpl *r, td_val v, int64_t otherwise, int64_t *out) {
@@ -286,13 +287,15 @@ static bool slice_of(td_tpl *r, int64_t n, td_val start, td_val stop, td_val ste
         return false;
     }
     int64_t low = s < 0 ? -1 : 0, high = s < 0 ? n - 1 : n;
-    if (!slice_part(r, start, s < 0 ? INT64_MAX / 2 : 0, &a) || !slice_part(r, stop, s < 0 ? INT64_MIN / 2 : INT64_MAX / 2, &b)) return false;
+    if (!slice_part(r, start, s < 0 ? INT64_MAX / 2 : 0, &a) ||
+        !slice_part(r, stop, s < 0 ? INT64_MIN / 2 : INT64_MAX / 2, &b))
+        return false;
     if (a < 0) a += n;
     if (b < 0) b += n;
     a = TD_MAX(TD_MIN(a, high), low);
     b = TD_MAX(TD_MIN(b, high), low);
     int64_t span = s > 0 ? b - a : a - b;
-    *out = (slice){a, s, span <= 0 ? 0 : (span - 1) / (s > 0 ? s : -s) + 1};
+    *out = (slice){a, b, s, span <= 0 ? 0 : (span - 1) / (s > 0 ? s : -s) + 1};
     return true;
 }
 
@@ -332,7 +335,7 @@ td_val td_v_slice(td_tpl *r, td_val v, td_val start, td_val stop, td_val step) {
         if (!g) return td_v_error();
         *g = (td_tpl_range){.start = td_range_at(v.u.range, s.start).u.i, .n = s.n};
         g->step = (int64_t)((uint64_t)v.u.range->step * (uint64_t)s.step);
-        g->stop = td_range_at(g, s.n).u.i;
+        g->stop = td_range_at(v.u.range, s.stop).u.i;
         return (td_val){.kind = TD_V_RANGE, .u.range = g};
     }
     if (!td_tpl_steps(r, (uint64_t)s.n)) return td_v_error();

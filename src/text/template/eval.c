@@ -68,10 +68,12 @@ td_val td_tpl_binary(td_tpl *r, int op, td_val a, td_val b) {
     if (op == TD_T_MUL && repeatable(a) && td_v_is_int(b)) return repeat(r, a, b);
     if (op == TD_T_MUL && repeatable(b) && td_v_is_int(a)) return repeat(r, b, a);
     if (op == TD_T_ADD && repeatable(a)) {
-        return td_tpl_raise(r, "TypeError", "can only concatenate %s (not \"%s\") to %s", td_v_type(a), td_v_type(b), td_v_type(a));
+        return td_tpl_raise(r, "TypeError", "can only concatenate %s (not \"%s\") to %s", td_v_type(a), td_v_type(b),
+                            td_v_type(a));
     }
     if (op == TD_T_MUL && (repeatable(a) || repeatable(b))) {
-        return td_tpl_raise(r, "TypeError", "can't multiply sequence by non-int of type '%s'", td_v_type(repeatable(a) ? b : a));
+        return td_tpl_raise(r, "TypeError", "can't multiply sequence by non-int of type '%s'",
+                            td_v_type(repeatable(a) ? b : a));
     }
     return td_tpl_raise(r, "TypeError", "unsupported operand type(s) for %s: '%s' and '%s'",
                         op == TD_T_POW ? "** or pow()" : op_text(op), td_v_type(a), td_v_type(b));
@@ -111,7 +113,8 @@ static td_val eval_sign(td_tpl *r, td_frame *f, const td_node *n) {
     TD_V_CHECK(v);
     if (v.kind == TD_V_UNDEFINED) return td_tpl_raise_undefined(r, v);
     if (!td_v_is_number(v)) {
-        return td_tpl_raise(r, "TypeError", "bad operand type for unary %c: '%s'", n->kind == TD_N_NEGATE ? '-' : '+', td_v_type(v));
+        return td_tpl_raise(r, "TypeError", "bad operand type for unary %c: '%s'", n->kind == TD_N_NEGATE ? '-' : '+',
+                            td_v_type(v));
     }
     if (n->kind == TD_N_NEGATE) return td_num_negate(r, v);
     return v.kind == TD_V_BOOL ? td_v_int(v.u.b) : v;
@@ -160,9 +163,7 @@ static td_val eval_name(td_tpl *r, td_frame *f, const td_node *n) {
     return td_v_given(v) ? v : td_v_undefined_name(r, n->name);
 }
 
-static td_val eval_optional(td_tpl *r, td_frame *f, const td_node *n) {
-    return n ? td_tpl_eval(r, f, n) : td_v_none();
-}
+static td_val eval_optional(td_tpl *r, td_frame *f, const td_node *n) { return n ? td_tpl_eval(r, f, n) : td_v_none(); }
 
 static td_val eval_item(td_tpl *r, td_frame *f, const td_node *n) {
     td_val owner = td_tpl_eval(r, f, n->a);
@@ -192,7 +193,8 @@ static bool spread_keywords(td_tpl *r, td_val v, td_tpl_keyword *out, uint32_t *
         }
         for (uint32_t k = 0; k < *n; k++) {
             if (td_str_equal(out[k].name, td_v_str(key))) {
-                td_tpl_raise(r, "TypeError", "got multiple values for keyword argument '%.*s'", TD_STR_ARGS(td_v_str(key)));
+                td_tpl_raise(r, "TypeError", "got multiple values for keyword argument '%.*s'",
+                             TD_STR_ARGS(td_v_str(key)));
                 return false;
             }
         }
@@ -266,7 +268,8 @@ static td_val eval_filter(td_tpl *r, td_frame *f, const td_node *n) {
     td_tpl_args args;
     if (!eval_args(r, f, n->call, 0, &args)) return td_v_error();
     if (!n->row) {
-        return td_tpl_raise(r, "TemplateRuntimeError", "No %s named '%.*s' found.", filter ? "filter" : "test", TD_STR_ARGS(n->name));
+        return td_tpl_raise(r, "TemplateRuntimeError", "No %s named '%.*s' found.", filter ? "filter" : "test",
+                            TD_STR_ARGS(n->name));
     }
     td_val out = td_tpl_call_builtin(r, n->row, v, &args);
     return out;
@@ -294,7 +297,8 @@ static td_val eval_condition(td_tpl *r, td_frame *f, const td_node *n) {
     if (truth < 0) return td_v_error();
     if (truth) return td_tpl_eval(r, f, n->a);
     if (n->c) return td_tpl_eval(r, f, n->c);
-    return td_v_undefined_hint(r, TD_STR("the inline if-expression evaluated to false and no else section was defined."));
+    return td_v_undefined_hint(r,
+                               TD_STR("the inline if-expression evaluated to false and no else section was defined."));
 }
 
 static td_val eval_binary(td_tpl *r, td_frame *f, const td_node *n) {

@@ -72,7 +72,8 @@ size_t td_tpl_capture_begin(td_tpl *r) {
 
 td_val td_tpl_capture_end(td_tpl *r, size_t mark) {
     r->n_captures--;
-    td_val text = r->status == TREADLE_OK ? td_v_copy(r, (td_str){r->capture.p + mark, r->capture.n - mark}) : td_v_error();
+    td_str written = {r->capture.n > mark ? r->capture.p + mark : "", r->capture.n - mark};
+    td_val text = r->status == TREADLE_OK ? td_v_copy(r, written) : td_v_error();
     r->capture.n = mark;
     return text;
 }
@@ -155,8 +156,10 @@ bool td_tpl_assign(td_tpl *r, td_frame *f, const td_node *target, td_val v) {
     case TD_N_NSREF: {
         if (!check_namespaces(r, f, target)) return false;
         if (target->attr.p[0] == '_') {
-            td_tpl_raise(r, "SecurityError", "Chat templates cannot store underscore-prefixed attributes on a namespace, but got "
-                                             "'%.*s'. Please rename the attribute.", TD_STR_ARGS(target->attr));
+            td_tpl_raise(r, "SecurityError",
+                         "Chat templates cannot store underscore-prefixed attributes on a namespace, but got "
+                         "'%.*s'. Please rename the attribute.",
+                         TD_STR_ARGS(target->attr));
             return false;
         }
         return td_dict_set(r, frame_of(f, target)->slots[target->slot].u.dict, td_v_view(target->attr), v);
@@ -205,7 +208,8 @@ static bool assign_for_test(td_tpl *r, td_frame *f, const td_node *target, td_va
     }
     td_node copy = *target; /* unpack checks the count; the parts are assigned by name */
     td_tpl_list *items = td_v_iterable(v) ? td_v_to_list(r, v).u.list : NULL;
-    if (!items || r->status != TREADLE_OK || items->n != target->items.n) return r->status == TREADLE_OK && unpack(r, f, &copy, v);
+    if (!items || r->status != TREADLE_OK || items->n != target->items.n)
+        return r->status == TREADLE_OK && unpack(r, f, &copy, v);
     for (uint32_t i = 0; i < items->n; i++) {
         if (!assign_for_test(r, f, target->items.items[i], items->items[i])) return false;
     }
@@ -336,7 +340,8 @@ static bool exec_scope(td_tpl *r, td_frame *f, const td_node *n) {
         td_val escape = td_tpl_eval(r, f, n->a);
         int truth = TD_V_FAILED(escape) ? -1 : td_v_truth(r, escape);
         if (truth > 0) {
-            td_tpl_raise_status(r, TREADLE_UNSUPPORTED, "TemplateRuntimeError", TD_STR("autoescape cannot be switched on"));
+            td_tpl_raise_status(r, TREADLE_UNSUPPORTED, "TemplateRuntimeError",
+                                TD_STR("autoescape cannot be switched on"));
         }
         if (truth != 0) return false;
     }

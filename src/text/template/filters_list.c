@@ -4,7 +4,9 @@
 #include "text/template/lexer.h"
 #include "text/template/unicode.h"
 
-static td_val lowered(td_tpl *r, td_val v) { return v.kind == TD_V_STRING ? td_str_convert(r, v, td_tpl_uni_lower) : v; }
+static td_val lowered(td_tpl *r, td_val v) {
+    return v.kind == TD_V_STRING ? td_str_convert(r, v, td_tpl_uni_lower) : v;
+}
 
 /* How sort, unique, min, max and groupby look at an item. */
 typedef struct getter {
@@ -75,7 +77,8 @@ FILTER(max) { return (void)args, best(r, v, a, ">"); }
 FILTER(sum) {
     (void)args;
     td_val total = td_v_given(a[1]) ? a[1] : td_v_int(0);
-    if (total.kind == TD_V_STRING) return td_tpl_raise(r, "TypeError", "sum() can't sum strings [use ''.join(seq) instead]");
+    if (total.kind == TD_V_STRING)
+        return td_tpl_raise(r, "TypeError", "sum() can't sum strings [use ''.join(seq) instead]");
     td_tpl_iter *it = td_iter_over(r, v);
     if (!it) return td_v_error();
     for (td_val item = td_iter_next(r, it); td_v_given(item); item = td_iter_next(r, it)) {
@@ -126,7 +129,8 @@ FILTER(dictsort) {
     getter g;
     int reverse = td_tpl_flag(r, a[2]);
     if (reverse < 0 || !make_getter(r, td_v_int(by_value), a[0], &g)) return td_v_error();
-    if (v.kind != TD_V_DICT) return td_tpl_raise(r, "AttributeError", "'%s' object has no attribute 'items'", td_v_type(v));
+    if (v.kind != TD_V_DICT)
+        return td_tpl_raise(r, "AttributeError", "'%s' object has no attribute 'items'", td_v_type(v));
     td_val l = td_v_to_list(r, (td_val){.kind = TD_V_VIEW, .view = 'i', .u.dict = v.u.dict});
     if (TD_V_FAILED(l) || !td_v_sort(r, l.u.list, get_key, &g, reverse)) return td_v_error();
     return l;
@@ -144,7 +148,9 @@ FILTER(join) {
         if (!td_v_given(item)) return td_v_take_buf(r, &out);
         if (!TD_V_FAILED(item)) item = td_v_path(r, item, a[1], td_v_missing());
         if (!first) td_buf_str(&out, td_v_str(between));
-        if (TD_V_FAILED(item) || !td_v_str_to(r, item, &out) || !td_tpl_steps(r, between.n / 64) || !td_tpl_buf_ok(r, &out)) break;
+        if (TD_V_FAILED(item) || !td_v_str_to(r, item, &out) || !td_tpl_steps(r, between.n / 64) ||
+            !td_tpl_buf_ok(r, &out))
+            break;
     }
     td_buf_free(&out);
     return td_v_error();

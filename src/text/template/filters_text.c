@@ -13,7 +13,9 @@ FILTER(capitalize) { return (void)a, (void)args, to_text(r, &v) ? td_str_convert
 FILTER(string) { return (void)a, (void)args, to_text(r, &v), v; }
 FILTER(trim) { return (void)args, to_text(r, &v) ? td_str_strip(r, v, a[0], true, true) : v; }
 
-static bool divides_words(uint32_t c) { return (c < 0x80 && c && strchr("-({[<", (int)c)) || td_tpl_uni_flags(c) & TD_U_SPACE; }
+static bool divides_words(uint32_t c) {
+    return (c < 0x80 && c && strchr("-({[<", (int)c)) || td_tpl_uni_flags(c) & TD_U_SPACE;
+}
 
 /* Words end at white space, hyphens and opening brackets, unlike those of str.title(). */
 static void title_words(td_str text, td_buf *out) {
@@ -80,7 +82,7 @@ FILTER(indent) {
     if (a[0].kind != TD_V_STRING) indention = td_buf_view(&spaces);
     td_val whole = td_v_concat(r, v, td_v_text("\n"));
     td_val lines = TD_V_FAILED(whole) ? whole : td_str_lines(r, whole, false);
-    bool ok = !TD_V_FAILED(lines);
+    bool ok = !TD_V_FAILED(lines) && td_tpl_buf_ok(r, &spaces);
     for (uint32_t i = 0; ok && i < lines.u.list->n; i++) {
         td_str line = td_v_str(lines.u.list->items[i]);
         if (i) td_buf_char(&out, '\n');
@@ -96,8 +98,6 @@ FILTER(indent) {
 
 FILTER(truncate) {
     (void)args;
-    if (v.kind == TD_V_UNDEFINED) return v;
-    if (v.kind != TD_V_STRING) return td_tpl_raise(r, "TypeError", "truncate: expected a string, found %s", td_v_type(v));
     int64_t length = 255, leeway = 5;
     td_val end = td_v_given(a[2]) ? a[2] : td_v_text("...");
     int kill = td_tpl_flag(r, a[1]);
@@ -105,14 +105,19 @@ FILTER(truncate) {
         (td_tpl_has(a[3]) && !td_num_index(r, a[3], "leeway", &leeway))) {
         return td_v_error();
     }
-    if (end.kind != TD_V_STRING) return td_tpl_raise(r, "TypeError", "truncate: end must be a string, not %s", td_v_type(end));
+    if (end.kind != TD_V_STRING)
+        return td_tpl_raise(r, "TypeError", "truncate: end must be a string, not %s", td_v_type(end));
     int64_t end_length = td_v_len(end);
     if (length < end_length) {
-        return td_tpl_raise(r, "AssertionError", "expected length >= %lld, got %lld", (long long)end_length, (long long)length);
+        return td_tpl_raise(r, "AssertionError", "expected length >= %lld, got %lld", (long long)end_length,
+                            (long long)length);
     }
     if (leeway < 0) return td_tpl_raise(r, "AssertionError", "expected leeway >= 0, got %lld", (long long)leeway);
-    if (!td_tpl_steps(r, v.n / 16)) return td_v_error();
-    if (td_v_len(v) <= length + leeway) return v;
+    td_val n = td_v_length(r, v); /* what is short enough may be anything that has a length */
+    TD_V_CHECK(n);
+    if (n.u.i <= length + leeway) return v;
+    if (v.kind != TD_V_STRING)
+        return td_tpl_raise(r, "TypeError", "truncate: expected a string, found %s", td_v_type(v));
     td_str kept = {v.u.p, td_tpl_uni_offset(td_v_str(v), (size_t)(length - end_length))};
     for (size_t i = kept.n; !kill && i-- > 0;) {
         if (kept.p[i] != ' ') continue;
@@ -161,7 +166,8 @@ static size_t unescape(td_str text, size_t at, td_buf *out) {
     static const struct {
         const char *name;
         uint32_t code;
-    } names[] = {{"amp;", '&'}, {"lt;", '<'}, {"gt;", '>'}, {"quot;", '"'}, {"apos;", '\''}, {"nbsp;", 0xA0}, {"copy;", 0xA9}};
+    } names[] = {{"amp;", '&'},   {"lt;", '<'},    {"gt;", '>'},   {"quot;", '"'},
+                 {"apos;", '\''}, {"nbsp;", 0xA0}, {"copy;", 0xA9}};
     td_str rest = {text.p + at + 1, text.n - at - 1};
     for (size_t i = 0; i < TD_COUNT(names); i++) {
         if (!td_str_starts(rest, td_str_from(names[i].name))) continue;
@@ -174,7 +180,9 @@ static size_t unescape(td_str text, size_t at, td_buf *out) {
     uint32_t code = 0;
     for (; i < rest.n; i++) {
         char c = (char)(rest.p[i] | 0x20);
-        uint32_t digit = rest.p[i] >= '0' && rest.p[i] <= '9' ? (uint32_t)(rest.p[i] - '0') : hex && c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10) : 99;
+        uint32_t digit = rest.p[i] >= '0' && rest.p[i] <= '9' ? (uint32_t)(rest.p[i] - '0')
+                         : hex && c >= 'a' && c <= 'f'        ? (uint32_t)(c - 'a' + 10)
+                                                              : 99;
         if (digit == 99) break;
         code = TD_MIN(code * (hex ? 16 : 10) + digit, 0x110000u);
     }
@@ -202,8 +210,8 @@ FILTER(striptags) {
             td_buf_char(&bare, text.p[at++]);
         }
     }
+    bool space = !td_tpl_buf_ok(r, &bare);
     text = td_tpl_uni_strip_space(td_buf_view(&bare), true, true);
-    bool space = false;
     for (size_t at = 0; at < text.n;) {
         size_t begin = at;
         uint32_t c = td_tpl_uni_next(text, &at);
@@ -216,14 +224,16 @@ FILTER(striptags) {
         else td_buf_append(&out, text.p + begin, at - begin);
     }
     td_buf_free(&bare);
-    return td_v_take_buf(r, &out);
+    td_val v_out = td_v_take_buf(r, &out);
+    return r->status == TREADLE_OK ? v_out : td_v_error();
 }
 
 static bool quote(td_tpl *r, td_val v, bool query, td_buf *out) {
     if (!to_text(r, &v) || !td_tpl_steps(r, v.n / 16)) return false;
     for (uint32_t i = 0; i < v.n; i++) {
         char c = v.u.p[i];
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || (c && strchr("_.-~", c)) || (c == '/' && !query);
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     (c && strchr("_.-~", c)) || (c == '/' && !query);
         if (plain) td_buf_char(out, c);
         else if (c == ' ' && query) td_buf_char(out, '+');
         else td_buf_printf(out, "%%%02X", (uint8_t)c);
@@ -264,16 +274,19 @@ FILTER(urlencode) {
 FILTER(xmlattr) {
     (void)args;
     if (v.kind == TD_V_UNDEFINED) return td_tpl_raise_undefined(r, v);
-    if (v.kind != TD_V_DICT) return td_tpl_raise(r, "AttributeError", "'%s' object has no attribute 'items'", td_v_type(v));
+    if (v.kind != TD_V_DICT)
+        return td_tpl_raise(r, "AttributeError", "'%s' object has no attribute 'items'", td_v_type(v));
     int space = td_v_given(a[0]) ? td_v_truth(r, a[0]) : 1;
     if (space < 0) return td_v_error();
     td_buf out = {0};
     for (uint32_t i = 0; i < v.u.dict->n && r->status == TREADLE_OK; i++) {
         td_val key = v.u.dict->items[i].key, value = v.u.dict->items[i].value;
         if (value.kind == TD_V_NONE || value.kind == TD_V_UNDEFINED) continue;
-        if (key.kind != TD_V_STRING) td_tpl_raise(r, "TypeError", "expected string or bytes-like object, got '%s'", td_v_type(key));
+        if (key.kind != TD_V_STRING)
+            td_tpl_raise(r, "TypeError", "expected string or bytes-like object, got '%s'", td_v_type(key));
         for (uint32_t k = 0; key.kind == TD_V_STRING && k < key.n && r->status == TREADLE_OK; k++) {
-            if (strchr(" \t\n\r\f\v/>=", key.u.p[k]) && key.u.p[k]) td_tpl_raise(r, "ValueError", "Invalid character in attribute name");
+            if (strchr(" \t\n\r\f\v/>=", key.u.p[k]) && key.u.p[k])
+                td_tpl_raise(r, "ValueError", "Invalid character in attribute name");
         }
         if (r->status != TREADLE_OK) break;
         key = td_v_escape(r, key);

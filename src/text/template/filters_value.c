@@ -50,17 +50,20 @@ FILTER(round) {
     int64_t precision = 0;
     td_str method = TD_STR("common");
     if (td_v_given(a[1]) && a[1].kind == TD_V_STRING) method = td_v_str(a[1]);
-    if ((td_v_given(a[1]) && a[1].kind != TD_V_STRING) || (!td_str_is(method, "common") && !td_str_is(method, "ceil") && !td_str_is(method, "floor"))) {
+    if ((td_v_given(a[1]) && a[1].kind != TD_V_STRING) ||
+        (!td_str_is(method, "common") && !td_str_is(method, "ceil") && !td_str_is(method, "floor"))) {
         return td_tpl_raise(r, "FilterArgumentError", "method must be common, ceil or floor");
     }
-    if (!td_v_is_number(v)) return td_tpl_raise(r, "TypeError", "type %s doesn't define __round__ method", td_v_type(v));
+    if (!td_v_is_number(v))
+        return td_tpl_raise(r, "TypeError", "type %s doesn't define __round__ method", td_v_type(v));
     if (td_v_given(a[0]) && !td_num_index(r, a[0], "precision", &precision)) return td_v_error();
     if (td_str_is(method, "common")) return td_num_round(r, v, precision);
     td_val scale = td_num_binary(r, TD_T_POW, td_v_int(10), td_v_int(precision));
     TD_V_CHECK(scale);
     td_val scaled = td_num_binary(r, TD_T_MUL, v, scale);
     TD_V_CHECK(scaled);
-    if (scaled.kind == TD_V_FLOAT) scaled = td_num_from_double(r, td_str_is(method, "ceil") ? ceil(scaled.u.f) : floor(scaled.u.f));
+    if (scaled.kind == TD_V_FLOAT)
+        scaled = td_num_from_double(r, td_str_is(method, "ceil") ? ceil(scaled.u.f) : floor(scaled.u.f));
     TD_V_CHECK(scaled);
     return td_num_binary(r, TD_T_DIV, scaled, scale);
 }
@@ -77,7 +80,9 @@ FILTER(filesizeformat) {
         v = f;
     }
     if (v.kind == TD_V_UNDEFINED) return td_tpl_raise_undefined(r, v);
-    if (!td_v_is_number(v)) return td_tpl_raise(r, "TypeError", "float() argument must be a string or a real number, not '%s'", td_v_type(v));
+    if (!td_v_is_number(v))
+        return td_tpl_raise(r, "TypeError", "float() argument must be a string or a real number, not '%s'",
+                            td_v_type(v));
     if (binary < 0 || !td_num_double(r, v, &bytes)) return td_v_error();
     double base = binary ? 1024 : 1000, unit = base;
     td_buf out = {0};
@@ -99,7 +104,8 @@ FILTER(filesizeformat) {
 FILTER(attr) {
     (void)args;
     if (v.kind == TD_V_UNDEFINED) return td_tpl_raise_undefined(r, v);
-    if (a[0].kind != TD_V_STRING) return td_tpl_raise(r, "TypeError", "attribute name must be string, not '%s'", td_v_type(a[0]));
+    if (a[0].kind != TD_V_STRING)
+        return td_tpl_raise(r, "TypeError", "attribute name must be string, not '%s'", td_v_type(a[0]));
     td_val found = td_v_attribute(r, v, td_v_str(a[0]));
     return td_v_given(found) ? found : td_v_undefined_of(r, v, a[0], false);
 }

@@ -36,10 +36,10 @@ static td_val next_mapped(td_tpl *r, td_tpl_iter *it) {
     if (!start_if_true(r, it, &empty)) return td_v_error();
     if (empty) return td_v_missing();
     const td_tpl_args *args = &it->args;
-    td_tpl_args rest = {args->items + 1, args->keywords, args->n ? args->n - 1 : 0, args->n_keywords};
     bool by_attribute = false;
     td_val attribute = td_v_missing(), fallback = td_v_missing();
-    for (uint32_t i = 0; !args->n && i < args->n_keywords; i++) by_attribute |= td_str_is(args->keywords[i].name, "attribute");
+    for (uint32_t i = 0; !args->n && i < args->n_keywords; i++)
+        by_attribute |= td_str_is(args->keywords[i].name, "attribute");
     for (uint32_t i = 0; by_attribute && i < args->n_keywords; i++) {
         const td_tpl_keyword *k = &args->keywords[i];
         if (td_str_is(k->name, "attribute")) attribute = k->value;
@@ -51,8 +51,10 @@ static td_val next_mapped(td_tpl *r, td_tpl_iter *it) {
     if (TD_V_FAILED(item) || !td_v_given(item)) return item;
     if (by_attribute) return td_v_path(r, item, attribute, fallback);
     if (args->items[0].kind != TD_V_STRING) {
-        return td_tpl_raise(r, "TemplateRuntimeError", "map: expected a filter's name, found %s", td_v_type(args->items[0]));
+        return td_tpl_raise(r, "TemplateRuntimeError", "map: expected a filter's name, found %s",
+                            td_v_type(args->items[0]));
     }
+    td_tpl_args rest = {args->items + 1, args->keywords, args->n - 1, args->n_keywords};
     return td_tpl_call_filter(r, td_v_str(args->items[0]), item, &rest);
 }
 
@@ -78,7 +80,8 @@ static td_val next_selected(td_tpl *r, td_tpl_iter *it) {
     if (args->n < skip) return td_tpl_raise(r, "FilterArgumentError", "Missing parameter for attribute name");
     bool has_test = args->n > skip;
     if (has_test && args->items[skip].kind != TD_V_STRING) {
-        return td_tpl_raise(r, "TemplateRuntimeError", "expected a test's name, found %s", td_v_type(args->items[skip]));
+        return td_tpl_raise(r, "TemplateRuntimeError", "expected a test's name, found %s",
+                            td_v_type(args->items[skip]));
     }
     for (;;) {
         td_val item = td_iter_next(r, it->source.u.iter);
@@ -115,7 +118,8 @@ static td_val next_pair(td_tpl *r, td_tpl_iter *it) {
     bool empty;
     if (!it->at && it->source.kind == TD_V_UNDEFINED) return td_v_missing();
     if (!it->at) {
-        if (it->source.kind != TD_V_DICT) return td_tpl_raise(r, "TypeError", "Can only get item pairs from a mapping.");
+        if (it->source.kind != TD_V_DICT)
+            return td_tpl_raise(r, "TypeError", "Can only get item pairs from a mapping.");
         it->source = (td_val){.kind = TD_V_VIEW, .view = 'i', .u.dict = it->source.u.dict};
     }
     return start(r, it, &empty) ? td_iter_next(r, it->source.u.iter) : td_v_error();

@@ -34,7 +34,9 @@ static void pad_number(td_buf *out, const spec *s, td_str sign, td_str prefix, t
     if (align == '=' && fill == '0') { /* zeros take part in the grouping */
         while (fixed + n + (grouped ? (n - 1) / group : 0) < s->width) n++;
     }
-    int64_t room = s->width - fixed - n - (grouped && n ? (n - 1) / group : 0), left = align == '>' ? room : align == '^' ? room / 2 : 0;
+    int64_t room = s->width - fixed - n - (grouped && n ? (n - 1) / group : 0), left = align == '>'   ? room
+                                                                                       : align == '^' ? room / 2
+                                                                                                      : 0;
     if (align != '=') fill_with(out, fill, left);
     td_buf_str(out, sign);
     td_buf_str(out, prefix);
@@ -72,9 +74,10 @@ static bool format_int(td_tpl *r, td_val v, const spec *s, td_buf *out) {
         }
         td_tpl_uni_append(&digits, (uint32_t)td_v_small(v));
         spec left = *s;
-        pad(out, &left, s->align ? s->align : '<', td_buf_view(&digits));
+        bool whole = td_tpl_buf_ok(r, &digits);
+        if (whole) pad(out, &left, s->align ? s->align : '<', td_buf_view(&digits));
         td_buf_free(&digits);
-        return true;
+        return whole;
     }
     bool ok = true;
     if (v.kind == TD_V_BIG) {
@@ -87,6 +90,7 @@ static bool format_int(td_tpl *r, td_val v, const spec *s, td_buf *out) {
         while (m /= (uint64_t)base);
         td_buf_append(&digits, text + at, sizeof text - at);
     }
+    ok = ok && td_tpl_buf_ok(r, &digits);
     td_str bare = td_buf_view(&digits);
     if (ok && bare.n && bare.p[0] == '-') bare.p++, bare.n--;
     for (size_t i = 0; ok && s->type == 'X' && i < digits.n; i++) {
@@ -142,7 +146,9 @@ static bool format_float(td_tpl *r, td_val v, const spec *s, td_buf *out) {
     } else if (!type) {
         general_text(f, s->precision, &text);
     } else {
-        char c_format[] = {'%', s->alternate ? '#' : '.', s->alternate ? '.' : '*', s->alternate ? '*' : type, s->alternate ? type : 0, 0};
+        char c_format[] = {
+            '%', s->alternate ? '#' : '.', s->alternate ? '.' : '*', s->alternate ? '*' : type, s->alternate ? type : 0,
+            0};
         int precision = s->precision < 0 ? 6 : (int)s->precision;
         int n = snprintf(NULL, 0, c_format, precision, f);
         if (n > 0 && td_buf_reserve(&text, (size_t)n)) {
@@ -211,7 +217,8 @@ static bool parse_spec(td_tpl *r, td_str text, spec *s, td_val v) {
     }
     if (at < text.n) s->type = text.p[at++];
     if (at < text.n || (s->type & 0x80)) {
-        td_tpl_raise(r, "ValueError", "Invalid format specifier '%.*s' for object of type '%s'", TD_STR_ARGS(text), td_v_type(v));
+        td_tpl_raise(r, "ValueError", "Invalid format specifier '%.*s' for object of type '%s'", TD_STR_ARGS(text),
+                     td_v_type(v));
         return false;
     }
     if (s->width > MAX_WIDTH) {
@@ -275,17 +282,22 @@ static td_val format_argument(formatter *f, td_str name) {
     td_tpl *r = f->r;
     int64_t index = -1;
     if (!name.n) {
-        if (f->next < 0) return td_tpl_raise(r, "ValueError", "cannot switch from manual field specification to automatic field numbering");
+        if (f->next < 0)
+            return td_tpl_raise(r, "ValueError",
+                                "cannot switch from manual field specification to automatic field numbering");
         f->automatic = true;
         index = f->next++;
     } else if (all_digits(name)) {
-        if (f->automatic) return td_tpl_raise(r, "ValueError", "cannot switch from manual field specification to automatic field numbering");
+        if (f->automatic)
+            return td_tpl_raise(r, "ValueError",
+                                "cannot switch from manual field specification to automatic field numbering");
         f->next = -1;
         index = small_number(name);
     }
     if (index >= 0) {
         if (index < f->args->n) return f->args->items[index];
-        return td_tpl_raise(r, "IndexError", "Replacement index %lld out of range for positional args tuple", (long long)index);
+        return td_tpl_raise(r, "IndexError", "Replacement index %lld out of range for positional args tuple",
+                            (long long)index);
     }
     for (uint32_t i = 0; i < f->args->n_keywords; i++) {
         if (td_str_equal(f->args->keywords[i].name, name)) return f->args->keywords[i].value;
@@ -376,10 +388,12 @@ static bool run_format(formatter *f, td_str text, int depth, td_buf *out) {
             at++;
         }
         if (open) {
-            td_tpl_raise(f->r, "ValueError", at == begin ? "Single '{' encountered in format string" : "expected '}' before end of string");
+            td_tpl_raise(f->r, "ValueError",
+                         at == begin ? "Single '{' encountered in format string" : "expected '}' before end of string");
             return false;
         }
-        if (!td_tpl_steps(f->r, 1) || !replace_field(f, (td_str){text.p + begin, at - begin - 1}, depth, out)) return false;
+        if (!td_tpl_steps(f->r, 1) || !replace_field(f, (td_str){text.p + begin, at - begin - 1}, depth, out))
+            return false;
     }
     return td_tpl_buf_ok(f->r, out);
 }

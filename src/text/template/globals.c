@@ -13,10 +13,12 @@ static td_val global_range(td_tpl *r, td_val self, const td_val *a, const td_tpl
         if (!td_num_index(r, args->items[i], "range", &v[args->n == 1 ? 1 : i])) return td_v_error();
     }
     if (v[2] == 0) return td_tpl_raise(r, "ValueError", "range() arg 3 must not be zero");
-    uint64_t span = v[2] > 0 ? (v[1] > v[0] ? (uint64_t)(v[1] - v[0]) : 0) : (v[0] > v[1] ? (uint64_t)(v[0] - v[1]) : 0);
+    uint64_t span =
+        v[2] > 0 ? (v[1] > v[0] ? (uint64_t)(v[1] - v[0]) : 0) : (v[0] > v[1] ? (uint64_t)(v[0] - v[1]) : 0);
     uint64_t n = span ? (span - 1) / (v[2] > 0 ? (uint64_t)v[2] : (uint64_t)-v[2]) + 1 : 0;
     if (n > MAX_RANGE) {
-        return td_tpl_raise(r, "OverflowError", "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).", MAX_RANGE);
+        return td_tpl_raise(r, "OverflowError", "Range too big. The sandbox blocks ranges larger than MAX_RANGE (%d).",
+                            MAX_RANGE);
     }
     td_tpl_range *g = td_tpl_alloc(r, sizeof *g);
     if (!g) return td_v_error();
@@ -50,7 +52,8 @@ static td_tpl_dict *make_dict(td_tpl *r, const char *name, const td_tpl_args *ar
             td_val items = td_v_to_list(r, pair);
             if (TD_V_FAILED(items)) return NULL;
             if (items.u.list->n != 2) {
-                td_tpl_raise(r, "ValueError", "dictionary update sequence element has length %u; 2 is required", items.u.list->n);
+                td_tpl_raise(r, "ValueError", "dictionary update sequence element has length %u; 2 is required",
+                             items.u.list->n);
                 return NULL;
             }
             if (!td_dict_set(r, d, items.u.list->items[0], items.u.list->items[1])) return NULL;
@@ -96,7 +99,8 @@ static td_val global_joiner(td_tpl *r, td_val self, const td_val *a, const td_tp
 
 static td_val global_lipsum(td_tpl *r, td_val self, const td_val *a, const td_tpl_args *args) {
     (void)self, (void)a, (void)args;
-    return td_tpl_raise_status(r, TREADLE_UNSUPPORTED, "TemplateRuntimeError", TD_STR("lipsum makes random text and is not supported"));
+    return td_tpl_raise_status(r, TREADLE_UNSUPPORTED, "TemplateRuntimeError",
+                               TD_STR("lipsum makes random text and is not supported"));
 }
 
 /* The template refuses its input: the caller's fault, in the template's own words. */

@@ -15,7 +15,7 @@ typedef struct lexer {
     uint32_t line, column;
     td_arena *arena;
     td_tpl_tokens *out;
-    bool failed; /* out of memory */
+    bool failed;           /* out of memory */
     TD_VEC(char) brackets; /* the closing ones that are due */
 } lexer;
 
@@ -108,10 +108,10 @@ static bool lex_comment(lexer *x, size_t begin) {
             return true;
         }
     }
-    return fault(x, begin, "Missing end of comment tag");
+    return x->at == x->src.n || fault(x, begin, "Missing end of comment tag"); /* Jinja2 lets an empty rest pass */
 }
 
-static bool lex_raw(lexer *x, size_t begin) {
+static bool lex_raw(lexer *x) {
     for (size_t p = x->at; p + 1 < x->src.n; p++) {
         if (x->src.p[p] != '{' || x->src.p[p + 1] != '%') continue;
         size_t after_sign;
@@ -122,7 +122,7 @@ static bool lex_raw(lexer *x, size_t begin) {
         x->at = end;
         return true;
     }
-    return fault(x, begin, "Missing end of raw directive");
+    return x->at == x->src.n || fault(x, x->at, "Missing end of raw directive");
 }
 
 /* --- inside tags --- */
@@ -212,7 +212,10 @@ static bool lex_name(lexer *x) {
 }
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* One escape at text.p[*at], which is the character after the backslash. NULL: appended; else what is wrong. */
@@ -227,7 +230,8 @@ static const char *unescape_one(td_str text, size_t *at, td_buf *out) {
     } else if (c >= '0' && c <= '7') {
         uint32_t value = 0;
         size_t end = TD_MIN(*at + 3, text.n);
-        while (*at < end && text.p[*at] >= '0' && text.p[*at] <= '7') value = value * 8 + (uint32_t)(text.p[(*at)++] - '0');
+        while (*at < end && text.p[*at] >= '0' && text.p[*at] <= '7')
+            value = value * 8 + (uint32_t)(text.p[(*at)++] - '0');
         td_tpl_uni_append(out, value);
         return NULL;
     } else if (c == 'x' || c == 'u' || c == 'U') {
@@ -236,8 +240,9 @@ static const char *unescape_one(td_str text, size_t *at, td_buf *out) {
         for (size_t i = 1; i <= n; i++) {
             int digit = *at + i < text.n ? hex_digit(text.p[*at + i]) : -1;
             if (digit < 0) {
-                return c == 'x' ? "truncated \\xXX escape"
-                                : c == 'u' ? "truncated \\uXXXX escape" : "truncated \\UXXXXXXXX escape";
+                return c == 'x'   ? "truncated \\xXX escape"
+                       : c == 'u' ? "truncated \\uXXXX escape"
+                                  : "truncated \\UXXXXXXXX escape";
             }
             value = value << 4 | (uint32_t)digit;
         }
@@ -246,7 +251,8 @@ static const char *unescape_one(td_str text, size_t *at, td_buf *out) {
         *at += n;
     } else if (c == 'N') {
         return "\\N{...} escapes are not supported; write the character or \\uXXXX";
-    } else if ((uint8_t)c >= 0x80) { /* Jinja2 spells the character as an escape first, so that its backslash is doubled */
+    } else if ((uint8_t)c >=
+               0x80) { /* Jinja2 spells the character as an escape first, so that its backslash is doubled */
         uint32_t code = td_tpl_uni_next(text, at);
         td_buf_printf(out, code < 0x100 ? "\\x%02x" : code < 0x10000 ? "\\u%04x" : "\\U%08x", code);
         return NULL;
@@ -388,7 +394,7 @@ static bool lex_root(lexer *x) {
         if (end) end = closing(x->src, end, '%', false, false);
         if (end) {
             x->at = end;
-            return lex_raw(x, begin);
+            return lex_raw(x);
         }
     }
     push(x, type == '{' ? TD_T_VARIABLE_BEGIN : TD_T_BLOCK_BEGIN, begin, between(x, begin, x->at));

@@ -6,45 +6,45 @@
 #include "base/error.h"
 
 /* X(NAME, text as messages show it) */
-#define TD_TPL_TOKENS(X)                                                                                              \
-    X(EOF, "end of template")                                                                                         \
-    X(ERROR, "error")                                                                                                 \
-    X(DATA, "template data")                                                                                          \
-    X(VARIABLE_BEGIN, "begin of print statement")                                                                     \
-    X(VARIABLE_END, "end of print statement")                                                                         \
-    X(BLOCK_BEGIN, "begin of statement block")                                                                        \
-    X(BLOCK_END, "end of statement block")                                                                            \
-    X(NAME, "name")                                                                                                   \
-    X(STRING, "string")                                                                                               \
-    X(INTEGER, "integer")                                                                                             \
-    X(FLOAT, "float")                                                                                                 \
-    X(ADD, "+")                                                                                                       \
-    X(SUB, "-")                                                                                                       \
-    X(DIV, "/")                                                                                                       \
-    X(FLOORDIV, "//")                                                                                                 \
-    X(MUL, "*")                                                                                                       \
-    X(MOD, "%")                                                                                                       \
-    X(POW, "**")                                                                                                      \
-    X(TILDE, "~")                                                                                                     \
-    X(LBRACKET, "[")                                                                                                  \
-    X(RBRACKET, "]")                                                                                                  \
-    X(LPAREN, "(")                                                                                                    \
-    X(RPAREN, ")")                                                                                                    \
-    X(LBRACE, "{")                                                                                                    \
-    X(RBRACE, "}")                                                                                                    \
-    X(EQ, "==")                                                                                                       \
-    X(NE, "!=")                                                                                                       \
-    X(GT, ">")                                                                                                        \
-    X(GE, ">=")                                                                                                       \
-    X(LT, "<")                                                                                                        \
-    X(LE, "<=")                                                                                                       \
-    X(ASSIGN, "=")                                                                                                    \
-    X(DOT, ".")                                                                                                       \
-    X(COLON, ":")                                                                                                     \
-    X(PIPE, "|")                                                                                                      \
-    X(COMMA, ",")                                                                                                     \
-    X(SEMICOLON, ";")                                                                                                 \
-    X(IN, "in") /* the last two are no tokens, but operators made of names */                                         \
+#define TD_TPL_TOKENS(X)                                                                                               \
+    X(EOF, "end of template")                                                                                          \
+    X(ERROR, "error")                                                                                                  \
+    X(DATA, "template data")                                                                                           \
+    X(VARIABLE_BEGIN, "begin of print statement")                                                                      \
+    X(VARIABLE_END, "end of print statement")                                                                          \
+    X(BLOCK_BEGIN, "begin of statement block")                                                                         \
+    X(BLOCK_END, "end of statement block")                                                                             \
+    X(NAME, "name")                                                                                                    \
+    X(STRING, "string")                                                                                                \
+    X(INTEGER, "integer")                                                                                              \
+    X(FLOAT, "float")                                                                                                  \
+    X(ADD, "+")                                                                                                        \
+    X(SUB, "-")                                                                                                        \
+    X(DIV, "/")                                                                                                        \
+    X(FLOORDIV, "//")                                                                                                  \
+    X(MUL, "*")                                                                                                        \
+    X(MOD, "%")                                                                                                        \
+    X(POW, "**")                                                                                                       \
+    X(TILDE, "~")                                                                                                      \
+    X(LBRACKET, "[")                                                                                                   \
+    X(RBRACKET, "]")                                                                                                   \
+    X(LPAREN, "(")                                                                                                     \
+    X(RPAREN, ")")                                                                                                     \
+    X(LBRACE, "{")                                                                                                     \
+    X(RBRACE, "}")                                                                                                     \
+    X(EQ, "==")                                                                                                        \
+    X(NE, "!=")                                                                                                        \
+    X(GT, ">")                                                                                                         \
+    X(GE, ">=")                                                                                                        \
+    X(LT, "<")                                                                                                         \
+    X(LE, "<=")                                                                                                        \
+    X(ASSIGN, "=")                                                                                                     \
+    X(DOT, ".")                                                                                                        \
+    X(COLON, ":")                                                                                                      \
+    X(PIPE, "|")                                                                                                       \
+    X(COMMA, ",")                                                                                                      \
+    X(SEMICOLON, ";")                                                                                                  \
+    X(IN, "in") /* the last two are no tokens, but operators made of names */                                          \
     X(NOT_IN, "not in")
 
 typedef enum td_tpl_token_kind {

@@ -25,7 +25,8 @@ static bool split_space_right(td_tpl *r, td_str text, int64_t max, td_tpl_list *
     while (text.n && max-- != 0) {
         size_t begin = text.n, previous = text.n;
         while (begin > 0 && !is_space(td_tpl_uni_previous(text, &previous))) begin = previous;
-        if (!td_tpl_steps(r, 1 + (text.n - begin) / 16) || !td_list_push(r, out, td_v_view(part(text, begin, text.n)))) return false;
+        if (!td_tpl_steps(r, 1 + (text.n - begin) / 16) || !td_list_push(r, out, td_v_view(part(text, begin, text.n))))
+            return false;
         text = td_tpl_uni_strip_space(part(text, 0, begin), false, true);
     }
     if (!text.n) return true;
@@ -37,7 +38,8 @@ static bool split_at(td_tpl *r, td_str text, td_str sep, int64_t max, td_tpl_lis
     while (max-- != 0) {
         ptrdiff_t at = td_str_find(text, sep);
         if (at < 0) break;
-        if (!td_tpl_steps(r, 1 + (size_t)at / 64) || !td_list_push(r, out, td_v_view(part(text, 0, (size_t)at)))) return false;
+        if (!td_tpl_steps(r, 1 + (size_t)at / 64) || !td_list_push(r, out, td_v_view(part(text, 0, (size_t)at))))
+            return false;
         text = part(text, (size_t)at + sep.n, text.n);
     }
     return td_list_push(r, out, td_v_view(text));
@@ -61,7 +63,8 @@ static bool split_at_right(td_tpl *r, td_str text, td_str sep, int64_t max, td_t
         if (r->status != TREADLE_OK) return false;
         if (at < 0) break;
         size_t after = (size_t)at + sep.n;
-        if (!td_tpl_steps(r, 1 + (text.n - after) / 64) || !td_list_push(r, out, td_v_view(part(text, after, text.n)))) return false;
+        if (!td_tpl_steps(r, 1 + (text.n - after) / 64) || !td_list_push(r, out, td_v_view(part(text, after, text.n))))
+            return false;
         text = part(text, 0, (size_t)at);
     }
     return td_list_push(r, out, td_v_view(text));
@@ -71,7 +74,8 @@ static td_val split(td_tpl *r, td_val self, const td_val *a, bool right) {
     int64_t max = -1;
     if (td_v_given(a[1]) && !td_num_index(r, a[1], "maxsplit", &max)) return td_v_error();
     bool space = !td_v_given(a[0]) || a[0].kind == TD_V_NONE;
-    if (!space && a[0].kind != TD_V_STRING) return td_tpl_raise(r, "TypeError", "must be str or None, not %s", td_v_type(a[0]));
+    if (!space && a[0].kind != TD_V_STRING)
+        return td_tpl_raise(r, "TypeError", "must be str or None, not %s", td_v_type(a[0]));
     if (!space && !a[0].n) return td_tpl_raise(r, "ValueError", "empty separator");
     td_tpl_list *out = td_list_new(r, 0);
     if (!out || !td_tpl_steps(r, self.n / 64)) return td_v_error();
@@ -115,7 +119,8 @@ td_val td_str_lines(td_tpl *r, td_val v, bool keep_ends) {
             if (!ended) end = at;
             if (c == '\r' && at < text.n && text.p[at] == '\n') at++;
         }
-        if (!td_tpl_steps(r, 1) || !td_list_push(r, out, td_v_view(part(text, begin, keep_ends ? at : end)))) return td_v_error();
+        if (!td_tpl_steps(r, 1) || !td_list_push(r, out, td_v_view(part(text, begin, keep_ends ? at : end))))
+            return td_v_error();
     }
     return td_v_list(out);
 }
@@ -165,7 +170,8 @@ td_val td_str_join(td_tpl *r, td_val self, const td_val *a, const td_tpl_args *a
         td_val v = td_iter_next(r, it);
         if (!td_v_given(v)) break;
         if (!TD_V_FAILED(v) && v.kind != TD_V_STRING) {
-            td_tpl_raise(r, "TypeError", "sequence item %lld: expected str instance, %s found", (long long)i, td_v_type(v));
+            td_tpl_raise(r, "TypeError", "sequence item %lld: expected str instance, %s found", (long long)i,
+                         td_v_type(v));
         }
         if (i) td_buf_str(&out, td_v_str(self));
         if (r->status == TREADLE_OK) td_buf_str(&out, td_v_str(v));

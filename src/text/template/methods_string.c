@@ -123,7 +123,8 @@ static bool narrow(td_tpl *r, td_val self, td_val start, td_val end, td_str *out
     if (!has_start && !has_end) return true;
     if (!td_tpl_steps(r, self.n / 16)) return *ok = false;
     int64_t n = td_v_len(self), from = 0, to = n;
-    if ((has_start && !td_num_index(r, start, "start", &from)) || (has_end && !td_num_index(r, end, "end", &to))) return *ok = false;
+    if ((has_start && !td_num_index(r, start, "start", &from)) || (has_end && !td_num_index(r, end, "end", &to)))
+        return *ok = false;
     if (from < 0) from = TD_MAX(from + n, 0);
     if (to < 0) to = TD_MAX(to + n, 0);
     if (from > n) return false;
@@ -138,7 +139,8 @@ static bool narrow(td_tpl *r, td_val self, td_val start, td_val end, td_str *out
 static td_val has_end(td_tpl *r, td_val self, const td_val *a, bool start) {
     bool ok;
     td_str text;
-    const char *what = start ? "startswith first arg must be str or a tuple of str" : "endswith first arg must be str or a tuple of str";
+    const char *what = start ? "startswith first arg must be str or a tuple of str"
+                             : "endswith first arg must be str or a tuple of str";
     if (a[0].kind != TD_V_STRING && a[0].kind != TD_V_TUPLE) {
         return td_tpl_raise(r, "TypeError", "%s, not %s", what, td_v_type(a[0]));
     }
@@ -148,7 +150,8 @@ static td_val has_end(td_tpl *r, td_val self, const td_val *a, bool start) {
     for (uint32_t i = 0; i < n; i++) {
         td_val part = a[0].kind == TD_V_TUPLE ? a[0].u.list->items[i] : a[0];
         if (!td_tpl_steps(r, 1) || !want_string(r, part, what)) return td_v_error();
-        if (possible && (start ? td_str_starts(text, td_v_str(part)) : td_str_ends(text, td_v_str(part)))) return td_v_bool(true);
+        if (possible && (start ? td_str_starts(text, td_v_str(part)) : td_str_ends(text, td_v_str(part))))
+            return td_v_bool(true);
     }
     return td_v_bool(false);
 }
@@ -181,7 +184,9 @@ static td_val search(td_tpl *r, td_val self, const td_val *a, bool last, bool mu
     bool possible = narrow(r, self, a[1], a[2], &text, &ok);
     if (!ok) return td_v_error();
     if (last && !td_tpl_steps(r, text.n / 16)) return td_v_error();
-    ptrdiff_t at = !possible ? -1 : last ? td_str_find_last(r, text, td_v_str(a[0])) : td_str_find(text, td_v_str(a[0]));
+    ptrdiff_t at = !possible ? -1
+                   : last    ? td_str_find_last(r, text, td_v_str(a[0]))
+                             : td_str_find(text, td_v_str(a[0]));
     if (r->status != TREADLE_OK) return td_v_error();
     if (at < 0) return must ? td_tpl_raise(r, "ValueError", "substring not found") : td_v_int(-1);
     return td_v_int((int64_t)td_tpl_uni_count((td_str){self.u.p, (size_t)(text.p + at - self.u.p)}));
@@ -212,7 +217,8 @@ METHOD(count) {
 METHOD(replace) {
     (void)args;
     int64_t count = -1;
-    if (!want_string(r, a[0], "replace() argument 1") || !want_string(r, a[1], "replace() argument 2")) return td_v_error();
+    if (!want_string(r, a[0], "replace() argument 1") || !want_string(r, a[1], "replace() argument 2"))
+        return td_v_error();
     if (td_v_given(a[2]) && !td_num_index(r, a[2], "count", &count)) return td_v_error();
     return td_str_replace(r, self, a[0], a[1], count);
 }
@@ -242,7 +248,8 @@ METHOD(isidentifier) {
     for (size_t at = 0; at < self.n;) {
         bool first = at == 0;
         uint32_t c = td_tpl_uni_next(td_v_str(self), &at);
-        if (c != '_' && !(td_tpl_uni_flags(c) & (first ? TD_U_ALPHA : TD_U_ALPHA | TD_U_DECIMAL))) return td_v_bool(false);
+        if (c != '_' && !(td_tpl_uni_flags(c) & (first ? TD_U_ALPHA : TD_U_ALPHA | TD_U_DECIMAL)))
+            return td_v_bool(false);
     }
     return td_v_bool(self.n > 0);
 }
@@ -339,7 +346,8 @@ METHOD(format) { return (void)a, td_v_format(r, self, args); }
 
 METHOD(format_map) {
     (void)args;
-    if (a[0].kind != TD_V_DICT) return td_tpl_raise(r, "TypeError", "format_map() argument must be a mapping, not %s", td_v_type(a[0]));
+    if (a[0].kind != TD_V_DICT)
+        return td_tpl_raise(r, "TypeError", "format_map() argument must be a mapping, not %s", td_v_type(a[0]));
     const td_tpl_dict *d = a[0].u.dict;
     td_tpl_keyword *keywords = td_tpl_alloc_array(r, d->n, sizeof *keywords);
     if (!keywords) return td_v_error();
@@ -353,7 +361,8 @@ METHOD(format_map) {
 
 METHOD(encode) {
     (void)args;
-    if (td_v_given(a[0]) && a[0].kind != TD_V_STRING) return td_tpl_raise(r, "TypeError", "encode() argument 'encoding' must be str");
+    if (td_v_given(a[0]) && a[0].kind != TD_V_STRING)
+        return td_tpl_raise(r, "TypeError", "encode() argument 'encoding' must be str");
     td_str name = td_v_given(a[0]) ? td_v_str(a[0]) : TD_STR("utf-8");
     bool ascii = td_str_is(name, "ascii") && self.flags & TD_F_ASCII;
     if (!ascii && !td_str_is(name, "utf-8") && !td_str_is(name, "utf8") && !td_str_is(name, "UTF-8")) {

@@ -1,10 +1,10 @@
 /* template/number.c - arithmetic, number text and rounding as Python has them.
  *
  * Integers overflow into bigint.c; // and % round down; a float prints as the shortest text that reads back. */
+#include "base/number.h"
 #include "text/template/lexer.h"
 #include "text/template/unicode.h"
 #include "text/template/value.h"
-#include "base/number.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -50,7 +50,8 @@ int td_num_order(td_val a, td_val b) {
 /* --- arithmetic --- */
 
 static td_val float_divide_down(td_tpl *r, int op, double a, double b) {
-    if (b == 0) return td_tpl_raise(r, "ZeroDivisionError", op == TD_T_MOD ? "float modulo" : "float floor division by zero");
+    if (b == 0)
+        return td_tpl_raise(r, "ZeroDivisionError", op == TD_T_MOD ? "float modulo" : "float floor division by zero");
     double rest = fmod(a, b), quotient = (a - rest) / b;
     if (rest != 0) {
         if ((b < 0) != (rest < 0)) {
@@ -72,7 +73,8 @@ static td_val float_power(td_tpl *r, double a, double b) {
         return td_tpl_raise(r, "TypeError", "the power is a complex number, which templates cannot use");
     }
     double f = pow(a, b);
-    if (isinf(f) && isfinite(a) && isfinite(b)) return td_tpl_raise(r, "OverflowError", "(34, 'Numerical result out of range')");
+    if (isinf(f) && isfinite(a) && isfinite(b))
+        return td_tpl_raise(r, "OverflowError", "(34, 'Numerical result out of range')");
     return td_v_float(f);
 }
 
@@ -172,7 +174,21 @@ bool td_num_index(td_tpl *r, td_val v, const char *what, int64_t *out) {
 /* --- text to number --- */
 
 static int digit_value(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'z' ? c - 'a' + 10 : c >= 'A' && c <= 'Z' ? c - 'A' + 10 : 99;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'z' ? c - 'a' + 10
+           : c >= 'A' && c <= 'Z' ? c - 'A' + 10
+                                  : 99;
+}
+
+/* The digits of text, which may be joined by underscores, as a negative number. */
+static td_val long_integer(td_tpl *r, td_str text, int base) {
+    td_buf digits = {0};
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p[i] != '_') td_buf_char(&digits, text.p[i]);
+    }
+    td_val out = td_tpl_buf_ok(r, &digits) ? td_big_literal(r, td_buf_view(&digits), base, true) : td_v_error();
+    td_buf_free(&digits);
+    return out;
 }
 
 td_val td_num_parse_int(td_tpl *r, td_str text, int base) {
@@ -194,66 +210,60 @@ td_val td_num_parse_int(td_tpl *r, td_str text, int base) {
         }
     }
     if (base == 0) base = 10;
-    td_buf digits = {0};
-    bool valid = text.n > 0 && td_tpl_steps(r, text.n / 16);
-    if (r->status != TREADLE_OK) return td_v_error();
-    int64_t value = 0;
+    if (!text.n) return td_v_missing();
+    if (!td_tpl_steps(r, text.n / 16)) return td_v_error();
+    int64_t value = 0; /* gathered on the negative side, which reaches one further */
     bool small = true;
-    for (size_t i = 0; i < text.n && valid; i++) {
-        if (text.p[i] == '_') {
-            valid = i > 0 && i + 1 < text.n && text.p[i - 1] != '_';
-            continue;
-        }
+    for (size_t i = 0; i < text.n; i++) {
+        bool joins = text.p[i] == '_' && i > 0 && i + 1 < text.n && text.p[i - 1] != '_';
         int digit = digit_value(text.p[i]);
-        valid = digit < base;
-        td_buf_char(&digits, text.p[i]);
-        if (TD_MUL_OVERFLOWS(value, (int64_t)base, &value) || TD_ADD_OVERFLOWS(value, (int64_t)-digit, &value)) small = false;
+        if (joins) continue;
+        if (digit >= base) return td_v_missing();
+        if (TD_MUL_OVERFLOWS(value, (int64_t)base, &value) || TD_ADD_OVERFLOWS(value, (int64_t)-digit, &value))
+            small = false;
     }
-    if (digits.failed) td_tpl_buf_ok(r, &digits);
-    td_val out = td_v_missing();
-    if (r->status != TREADLE_OK) out = td_v_error();
-    else if (valid && small) out = td_v_int(value);
-    else if (valid) out = td_big_literal(r, td_buf_view(&digits), base, true);
-    td_buf_free(&digits);
-    if (!td_v_given(out) || TD_V_FAILED(out) || negative) return out;
-    return td_num_negate(r, out); /* gathered on the negative side, which reaches one further */
+    td_val out = small ? td_v_int(value) : long_integer(r, text, base);
+    return TD_V_FAILED(out) || negative ? out : td_num_negate(r, out);
+}
+
+/* A number of this shape that td_parse_double refuses is too large for a double. */
+static bool has_number_shape(td_str s) {
+    size_t i = 0, figures = 0, points = 0;
+    for (; i < s.n && (isdigit((uint8_t)s.p[i]) || s.p[i] == '.'); i++)
+        points += s.p[i] == '.', figures += s.p[i] != '.';
+    if (!figures || points > 1) return false;
+    if (i == s.n) return true;
+    if ((s.p[i++] | 0x20) != 'e') return false;
+    if (i < s.n && s.p[i] == '+') i++;
+    size_t begin = i;
+    while (i < s.n && isdigit((uint8_t)s.p[i])) i++;
+    return i == s.n && i > begin;
 }
 
 td_val td_num_parse_float(td_str text) {
     text = td_tpl_uni_strip_space(text, true, true);
     char copy[512];
-    td_buf kept = {0};
-    bool valid = text.n > 0;
-    for (size_t i = 0; i < text.n && valid; i++) {
-        if (text.p[i] == '_') { /* between digits only */
-            valid = i > 0 && i + 1 < text.n && isdigit((uint8_t)text.p[i - 1]) && isdigit((uint8_t)text.p[i + 1]);
-        } else {
-            td_buf_char(&kept, text.p[i]);
+    if (text.n && memchr(text.p, '_', text.n)) { /* between digits only; a number this long has none */
+        size_t n = 0;
+        if (text.n > sizeof copy) return td_v_missing();
+        for (size_t i = 0; i < text.n; i++) {
+            if (text.p[i] != '_') copy[n++] = text.p[i];
+            else if (i == 0 || i + 1 == text.n || !isdigit((uint8_t)text.p[i - 1]) || !isdigit((uint8_t)text.p[i + 1]))
+                return td_v_missing();
         }
+        text = (td_str){copy, n};
     }
-    td_val out = td_v_missing();
     double f;
-    td_str number = td_buf_view(&kept);
-    if (valid && !kept.failed && number.n) {
-        bool sign = number.p[0] == '-' || number.p[0] == '+', negative = number.p[0] == '-';
-        td_str bare = {number.p + sign, number.n - sign};
-        size_t n = TD_MIN(bare.n, sizeof copy - 1);
-        for (size_t i = 0; i < n; i++) copy[i] = (char)tolower((uint8_t)bare.p[i]);
-        copy[n] = 0;
-        if (strcmp(copy, "inf") == 0 || strcmp(copy, "infinity") == 0) out = td_v_float(negative ? -INFINITY : INFINITY);
-        else if (strcmp(copy, "nan") == 0) out = td_v_float((double)NAN);
-        else if (td_parse_double(number, &f)) out = td_v_float(f);
-        else if (bare.n && (isdigit((uint8_t)bare.p[0]) || bare.p[0] == '.')) {
-            /* A well-formed number that is refused is too large for a double. */
-            size_t i = 0, figures = 0;
-            while (i < bare.n && (isdigit((uint8_t)bare.p[i]) || bare.p[i] == '.')) figures += bare.p[i++] != '.';
-            bool shaped = figures > 0 && (i == bare.n || ((bare.p[i] | 0x20) == 'e' && i + 1 < bare.n));
-            for (size_t k = i + 1; k < bare.n; k++) shaped &= isdigit((uint8_t)bare.p[k]) || (k == i + 1 && bare.p[k] == '+');
-            if (shaped && isdigit((uint8_t)bare.p[bare.n - 1])) out = td_v_float(negative ? -INFINITY : INFINITY);
-        }
-    }
-    td_buf_free(&kept);
-    return out;
+    if (td_parse_double(text, &f)) return td_v_float(f);
+    bool sign = text.n && (text.p[0] == '-' || text.p[0] == '+');
+    td_str bare = {text.p + sign, text.n - sign};
+    double endless = sign && text.p[0] == '-' ? -INFINITY : INFINITY;
+    if (has_number_shape(bare)) return td_v_float(endless);
+    char word[16] = "";
+    if (bare.n >= sizeof word) return td_v_missing();
+    for (size_t i = 0; i < bare.n; i++) word[i] = (char)tolower((uint8_t)bare.p[i]);
+    if (strcmp(word, "inf") == 0 || strcmp(word, "infinity") == 0) return td_v_float(endless);
+    return strcmp(word, "nan") == 0 ? td_v_float((double)NAN) : td_v_missing();
 }
 
 td_val td_num_from_double(td_tpl *r, double f) {
@@ -333,7 +343,8 @@ td_val td_num_round(td_tpl *r, td_val v, int64_t digits) {
         snprintf(text, sizeof text, "%.17e", f);
         int exponent = atoi(strchr(text, 'e') + 1), precision = exponent + (int)digits;
         if (precision < -1) return td_v_float(copysign(0, f));
-        if (precision == -1) return td_v_float(copysign(fabs(f) / pow(10, (double)-digits) > 0.5 ? pow(10, (double)-digits) : 0, f));
+        if (precision == -1)
+            return td_v_float(copysign(fabs(f) / pow(10, (double)-digits) > 0.5 ? pow(10, (double)-digits) : 0, f));
         snprintf(text, sizeof text, "%.*e", precision, f);
     }
     double rounded = strtod(text, NULL);

@@ -158,8 +158,10 @@ static td_node *parse_number(td_parser *p) {
     if (t->kind == TD_T_FLOAT) n->value = td_num_parse_float(t->text);
     else n->value = td_num_parse_int(&render, t->text, 0);
     *p->arena = render.arena;
+    if (render.status == TREADLE_OUT_OF_MEMORY) return td_parser_no_memory(p);
     if (n->value.kind == TD_V_ERROR || n->value.kind == TD_V_MISSING) {
-        return td_parser_fail(p, t, "the number %.*s is too long", TD_STR_ARGS(((td_str){t->text.p, TD_MIN(t->text.n, 40)})));
+        return td_parser_fail(p, t, "the number %.*s is too long",
+                              TD_STR_ARGS(((td_str){t->text.p, TD_MIN(t->text.n, 40)})));
     }
     return n;
 }
@@ -302,7 +304,8 @@ static td_node *parse_subscript_part(td_parser *p) {
     td_node **part = &n->b;
     for (int i = 0; i < 2; i++, part = &n->c) {
         if (i == 1 && !td_parser_skip(p, TD_T_COLON)) break;
-        if (td_parser_is(p, TD_T_RBRACKET) || td_parser_is(p, TD_T_COMMA) || (i == 0 && td_parser_is(p, TD_T_COLON))) continue;
+        if (td_parser_is(p, TD_T_RBRACKET) || td_parser_is(p, TD_T_COMMA) || (i == 0 && td_parser_is(p, TD_T_COLON)))
+            continue;
         *part = td_parse_expression(p, true);
         if (!*part) return NULL;
     }
@@ -344,7 +347,8 @@ static td_node *parse_subscript(td_parser *p, td_node *owner) {
     return td_parser_expect(p, TD_T_RBRACKET) ? n : NULL;
 }
 
-static bool parse_argument(td_parser *p, td_call *call, td_node_vec *args, td_node_vec *keywords, const td_tpl_token *where) {
+static bool parse_argument(td_parser *p, td_call *call, td_node_vec *args, td_node_vec *keywords,
+                           const td_tpl_token *where) {
     bool fits = true;
     td_tpl_token_kind kind = td_parser_now(p)->kind;
     if (kind == TD_T_MUL || kind == TD_T_POW) {
@@ -465,8 +469,10 @@ static td_node *parse_test(td_parser *p, td_node *tested) {
         if (!n->call) return NULL;
     } else if ((kind == TD_T_NAME && !td_parser_is_name(p, "else") && !td_parser_is_name(p, "or") &&
                 !td_parser_is_name(p, "and")) ||
-               kind == TD_T_STRING || kind == TD_T_INTEGER || kind == TD_T_FLOAT || kind == TD_T_LBRACKET || kind == TD_T_LBRACE) {
-        if (td_parser_is_name(p, "is")) return td_parser_fail(p, td_parser_now(p), "You cannot chain multiple tests with is");
+               kind == TD_T_STRING || kind == TD_T_INTEGER || kind == TD_T_FLOAT || kind == TD_T_LBRACKET ||
+               kind == TD_T_LBRACE) {
+        if (td_parser_is_name(p, "is"))
+            return td_parser_fail(p, td_parser_now(p), "You cannot chain multiple tests with is");
         td_node *arg = parse_postfix(p, td_parse_primary(p, false));
         n->call = TD_ARENA_NEW(p->arena, td_call);
         td_node_vec args = {0};
@@ -476,8 +482,8 @@ static td_node *parse_test(td_parser *p, td_node *tested) {
     }
     if (!negated) return n;
     td_node *not = td_parser_node(p, TD_N_NOT, where);
-    if (not) not->a = n;
-    return not;
+    if (not ) not ->a = n;
+    return not ;
 }
 
 static td_node *parse_filtered(td_parser *p, td_node *n) {

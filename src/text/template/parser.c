@@ -131,14 +131,16 @@ static void *fail_tag(td_parser *p, const td_tpl_token *where, td_str name, cons
     size_t n = p->open.n;
     for (size_t i = n; !ends && i > 0; i--) ends = p->open.items[i - 1].ends;
     char text[800];
-    int at = name.p ? snprintf(text, sizeof text, "Encountered unknown tag '%.*s'.", TD_STR_ARGS(((td_str){name.p, TD_MIN(name.n, 100)})))
+    int at = name.p ? snprintf(text, sizeof text, "Encountered unknown tag '%.*s'.",
+                               TD_STR_ARGS(((td_str){name.p, TD_MIN(name.n, 100)})))
                     : snprintf(text, sizeof text, "Unexpected end of template.");
     if (ends) {
         at += snprintf(text + at, sizeof text - (size_t)at, " Jinja was looking for the following tags: %s.", ends);
     }
     if (n) {
         td_str inner = p->open.items[n - 1].name;
-        snprintf(text + at, sizeof text - (size_t)at, " The innermost block that needs to be closed is '%.*s'.", TD_STR_ARGS(inner));
+        snprintf(text + at, sizeof text - (size_t)at, " The innermost block that needs to be closed is '%.*s'.",
+                 TD_STR_ARGS(inner));
     }
     return td_parser_fail(p, where, "%s", text);
 }
@@ -225,7 +227,8 @@ static bool mark_target(td_parser *p, td_node *n, td_name_ctx ctx) {
         return true;
     }
     td_tpl_token where = {.line = n->line, .column = n->column};
-    td_parser_fail(p, &where, "can't assign to '%s'", n->kind <= TD_N_DICT && names[n->kind] ? names[n->kind] : "expression");
+    td_parser_fail(p, &where, "can't assign to '%s'",
+                   n->kind <= TD_N_DICT && names[n->kind] ? names[n->kind] : "expression");
     return false;
 }
 
@@ -257,14 +260,16 @@ static bool parse_signature(td_parser *p, td_node *n) {
         td_node *param = ok ? parse_target_name(p, TD_CTX_PARAM) : NULL;
         for (size_t i = 0; param && i < params.n; i++) {
             if (td_str_equal(params.items[i]->name, param->name)) {
-                td_parser_fail(p, td_parser_now(p), "duplicate argument '%.*s' in function definition", TD_STR_ARGS(param->name));
+                td_parser_fail(p, td_parser_now(p), "duplicate argument '%.*s' in function definition",
+                               TD_STR_ARGS(param->name));
             }
         }
         if (params.n > 255) td_parser_fail(p, td_parser_now(p), "more than 255 parameters");
         ok = td_parser_push(p, &params, param);
         if (!ok) break;
         if (td_parser_skip(p, TD_T_ASSIGN)) ok = td_parser_push(p, &defaults, td_parse_expression(p, true));
-        else if (defaults.n) ok = td_parser_fail(p, td_parser_now(p), "non-default argument follows default argument") != NULL;
+        else if (defaults.n)
+            ok = td_parser_fail(p, td_parser_now(p), "non-default argument follows default argument") != NULL;
     }
     ok = td_parser_take_nodes(p, &params, &n->items) && ok;
     ok = td_parser_take_nodes(p, &defaults, &n->more) && ok;
@@ -358,8 +363,8 @@ static td_node *parse_with(td_parser *p) {
     bool ok = n != NULL;
     while (ok && !td_parser_is(p, TD_T_BLOCK_END)) {
         if (targets.n && !td_parser_expect(p, TD_T_COMMA)) ok = false;
-        ok = ok && td_parser_push(p, &targets, parse_target(p, 0, NULL, TD_CTX_PARAM)) && td_parser_expect(p, TD_T_ASSIGN) &&
-             td_parser_push(p, &values, td_parse_expression(p, true));
+        ok = ok && td_parser_push(p, &targets, parse_target(p, 0, NULL, TD_CTX_PARAM)) &&
+             td_parser_expect(p, TD_T_ASSIGN) && td_parser_push(p, &values, td_parse_expression(p, true));
     }
     ok = td_parser_take_nodes(p, &targets, n ? &n->items : NULL) && ok;
     ok = td_parser_take_nodes(p, &values, n ? &n->more : NULL) && ok;
@@ -397,8 +402,8 @@ static td_node *parse_print_tag(td_parser *p) {
 }
 
 static bool next_is_context(const td_parser *p) {
-    return (td_parser_is_name(p, "with") || td_parser_is_name(p, "without")) &&
-           td_parser_look(p)->kind == TD_T_NAME && td_str_is(td_parser_look(p)->text, "context");
+    return (td_parser_is_name(p, "with") || td_parser_is_name(p, "without")) && td_parser_look(p)->kind == TD_T_NAME &&
+           td_str_is(td_parser_look(p)->text, "context");
 }
 
 static void skip_context(td_parser *p) {
@@ -427,7 +432,8 @@ static td_node *parse_import(td_parser *p) {
             if (name && td_parser_skip_name(p, "as")) name = parse_target_name(p, TD_CTX_STORE);
             ok = td_parser_push(p, &names, name);
         } while (ok && !next_is_context(p) && td_parser_skip(p, TD_T_COMMA));
-    } else if (td_parser_is_name(p, "ignore") && td_parser_look(p)->kind == TD_T_NAME && td_str_is(td_parser_look(p)->text, "missing")) {
+    } else if (td_parser_is_name(p, "ignore") && td_parser_look(p)->kind == TD_T_NAME &&
+               td_str_is(td_parser_look(p)->text, "missing")) {
         td_parser_next(p);
         td_parser_next(p);
     }
@@ -450,12 +456,23 @@ static td_node *parse_statement(td_parser *p) {
         const char *name;
         td_node *(*parse)(td_parser *p);
     } tags[] = {
-        {"if", parse_if},          {"for", parse_for},         {"set", parse_set},
-        {"macro", parse_macro},    {"call", parse_call_block}, {"filter", parse_filter_block},
-        {"with", parse_with},      {"print", parse_print_tag}, {"block", parse_block},
-        {"break", parse_loop_control}, {"continue", parse_loop_control}, {"generation", parse_generation},
-        {"include", parse_import}, {"import", parse_import},   {"from", parse_import},
-        {"extends", parse_import}, {"autoescape", parse_autoescape},
+        {"if", parse_if},
+        {"for", parse_for},
+        {"set", parse_set},
+        {"macro", parse_macro},
+        {"call", parse_call_block},
+        {"filter", parse_filter_block},
+        {"with", parse_with},
+        {"print", parse_print_tag},
+        {"block", parse_block},
+        {"break", parse_loop_control},
+        {"continue", parse_loop_control},
+        {"generation", parse_generation},
+        {"include", parse_import},
+        {"import", parse_import},
+        {"from", parse_import},
+        {"extends", parse_import},
+        {"autoescape", parse_autoescape},
     };
     const td_tpl_token *t = td_parser_now(p);
     if (t->kind != TD_T_NAME) return td_parser_fail(p, t, "tag name expected");

@@ -85,7 +85,9 @@ static bool put_number(percent *p, const directive *d, char type, td_val v) {
     if (type == 'i' || type == 'u') type = 'd';
     if (!td_v_is_number(v) || (v.kind == TD_V_FLOAT && !is_float && type != 'd')) {
         if (is_float) td_tpl_raise(p->r, "TypeError", "must be real number, not %s", td_v_type(v));
-        else td_tpl_raise(p->r, "TypeError", "%%%c format: %s is required, not %s", type, type == 'd' ? "a real number" : "an integer", td_v_type(v));
+        else
+            td_tpl_raise(p->r, "TypeError", "%%%c format: %s is required, not %s", type,
+                         type == 'd' ? "a real number" : "an integer", td_v_type(v));
         return false;
     }
     if (v.kind == TD_V_FLOAT && !is_float) v = td_num_from_double(p->r, v.u.f);
@@ -93,10 +95,17 @@ static bool put_number(percent *p, const directive *d, char type, td_val v) {
     char text[96], digits[24] = "";
     if (is_float && d->precision >= 0) snprintf(digits, sizeof digits, ".%lld", (long long)d->precision);
     int64_t width = !d->left && d->zero && (is_float || d->precision < 0) ? d->width : 0;
-    snprintf(text, sizeof text, "%s%s%s%lld%s%c", d->plus ? "+" : d->space ? " " : "", d->alternate ? "#" : "", width > 0 ? "0" : "",
-             (long long)TD_MAX(width, 0), digits, type);
+    snprintf(text, sizeof text, "%s%s%s%lld%s%c",
+             d->plus    ? "+"
+             : d->space ? " "
+                        : "",
+             d->alternate ? "#" : "", width > 0 ? "0" : "", (long long)TD_MAX(width, 0), digits, type);
     if (width <= 0) { /* no width in the text at all */
-        snprintf(text, sizeof text, "%s%s%s%c", d->plus ? "+" : d->space ? " " : "", d->alternate ? "#" : "", digits, type);
+        snprintf(text, sizeof text, "%s%s%s%c",
+                 d->plus    ? "+"
+                 : d->space ? " "
+                            : "",
+                 d->alternate ? "#" : "", digits, type);
     }
     td_val shown = td_v_format_spec(p->r, v, td_str_from(text));
     if (TD_V_FAILED(shown)) return false;
@@ -150,6 +159,7 @@ static bool read_key(percent *p, td_str text, size_t *at, directive *d) {
 }
 
 static bool run_directive(percent *p, td_str text, size_t *at) {
+    size_t begin = *at;
     directive d = {.width = -1, .precision = -1, .value = td_v_missing()};
     if (*at < text.n && text.p[*at] == '(' && !read_key(p, text, at, &d)) return false;
     for (; *at < text.n && text.p[*at] && strchr("-+ #0", text.p[*at]); ++*at) {
@@ -177,17 +187,17 @@ static bool run_directive(percent *p, td_str text, size_t *at) {
         return false;
     }
     char type = text.p[(*at)++];
-    if (type == '%') {
+    if (type == '%' && *at == begin + 1) {
         td_buf_char(p->out, '%');
         return true;
     }
-    if (!type || !strchr("diuoxXeEfFgGcrsa", type)) {
-        td_tpl_raise(p->r, "ValueError", "unsupported format character '%c' (0x%x) at index %zu", type & 0x80 ? '?' : type,
-                     (unsigned)(uint8_t)type, *at - 1);
-        return false;
-    }
     td_val v = td_v_given(d.value) ? d.value : next_argument(p);
     if (TD_V_FAILED(v)) return false;
+    if (!type || !strchr("diuoxXeEfFgGcrsa", type)) {
+        td_tpl_raise(p->r, "ValueError", "unsupported format character '%c' (0x%x) at index %zu",
+                     type & 0x80 ? '?' : type, (unsigned)(uint8_t)type, *at - 1);
+        return false;
+    }
     if (strchr("rsa", type)) return put_text(p, &d, type, v);
     return type == 'c' ? put_char(p, &d, v) : put_number(p, &d, type, v);
 }
@@ -195,8 +205,8 @@ static bool run_directive(percent *p, td_str text, size_t *at) {
 td_val td_v_percent(td_tpl *r, td_val format, td_val args) {
     td_buf out = {0};
     percent p = {.r = r, .args = args, .out = &out, .is_tuple = args.kind == TD_V_TUPLE};
-    p.is_mapping = args.kind == TD_V_DICT || args.kind == TD_V_LIST || args.kind == TD_V_UNDEFINED || args.kind == TD_V_BYTES ||
-                   args.kind == TD_V_RANGE;
+    p.is_mapping = args.kind == TD_V_DICT || args.kind == TD_V_LIST || args.kind == TD_V_UNDEFINED ||
+                   args.kind == TD_V_BYTES || args.kind == TD_V_RANGE;
     td_str text = td_v_str(format);
     bool ok = td_tpl_steps(r, text.n / 16);
     for (size_t at = 0; ok && at < text.n;) {

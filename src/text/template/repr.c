@@ -105,7 +105,10 @@ static void repr_object(td_val v, td_buf *out) {
         if (v.u.function->is_type) td_buf_printf(out, "<class '%s'>", v.u.function->name);
         else td_buf_printf(out, "<function %s at 0x0>", v.u.function->name);
         break;
-    default: td_buf_printf(out, "<built-in method %s of %s object at 0x0>", v.u.method->row->name, td_v_type(v.u.method->self)); break;
+    default:
+        td_buf_printf(out, "<built-in method %s of %s object at 0x0>", v.u.method->row->name,
+                      td_v_type(v.u.method->self));
+        break;
     }
 }
 

@@ -19,7 +19,8 @@ typedef struct binder {
     td_scope *scope;
     TD_VEC(td_scope *) scopes; /* all of them, for their maps */
     td_map blocks;
-    bool soft;      /* directly under an `if` */
+    bool soft; /* directly under an `if` */
+    bool in_block;
     uint32_t loops; /* around, up to the next function boundary */
 } binder;
 
@@ -35,8 +36,8 @@ static bool visit_all(const td_nodes *nodes, td_node_visit_fn *fn, void *ctx) {
 }
 
 static bool visit_call(const td_call *call, td_node_visit_fn *fn, void *ctx) {
-    return !call || (visit_all(&call->args, fn, ctx) && visit_all(&call->keywords, fn, ctx) && visit(call->star, fn, ctx) &&
-                     visit(call->star_star, fn, ctx));
+    return !call || (visit_all(&call->args, fn, ctx) && visit_all(&call->keywords, fn, ctx) &&
+                     visit(call->star, fn, ctx) && visit(call->star_star, fn, ctx));
 }
 
 bool td_node_children(td_node *n, td_node_visit_fn *fn, void *ctx) {
@@ -48,8 +49,8 @@ bool td_node_children(td_node *n, td_node_visit_fn *fn, void *ctx) {
         return true;
     case TD_N_CONDITION: return visit(n->b, fn, ctx) && visit(n->a, fn, ctx) && visit(n->c, fn, ctx);
     case TD_N_FOR:
-        return visit(n->b, fn, ctx) && visit(n->a, fn, ctx) && visit_all(&n->body, fn, ctx) && visit_all(&n->orelse, fn, ctx) &&
-               visit(n->c, fn, ctx);
+        return visit(n->b, fn, ctx) && visit(n->a, fn, ctx) && visit_all(&n->body, fn, ctx) &&
+               visit_all(&n->orelse, fn, ctx) && visit(n->c, fn, ctx);
     case TD_N_IF:
         return visit(n->a, fn, ctx) && visit_all(&n->body, fn, ctx) && visit_all(&n->more, fn, ctx) &&
                visit_all(&n->orelse, fn, ctx);
@@ -89,7 +90,8 @@ static void check_depth(binder *b, td_node *root) {
         depth_item item = w.stack.items[--w.stack.n];
         w.depth = item.depth + 1;
         if (item.depth > MAX_TREE_DEPTH) {
-            b->status = td_fail(b->err, TREADLE_FORMAT, "TemplateSyntaxError: an expression of more than %d levels", MAX_TREE_DEPTH);
+            b->status = td_fail(b->err, TREADLE_FORMAT, "TemplateSyntaxError: an expression of more than %d levels",
+                                MAX_TREE_DEPTH);
             td_error_place(b->err, item.node->line, item.node->column);
         } else if (!td_node_children(item.node, push_child, &w)) {
             b->status = td_fail_memory(b->err, "a template's tree", w.stack.n * sizeof(depth_item));
@@ -284,6 +286,7 @@ static td_scope *push_scope(binder *b) {
         return NULL;
     }
     s->parent = b->scope;
+    s->is_block = b->in_block;
     b->scope = s;
     b->soft = false;
     return s;
@@ -299,7 +302,9 @@ static bool bind_for(binder *b, td_node *n) {
     bool soft = b->soft;
     td_node *bad = NULL;
     stores_loop(&bad, n);
-    if (bad) return fail(b, bad, "TemplateAssertionError: Can't assign to special loop variable in for-loop target", bad->name);
+    if (bad)
+        return fail(b, bad, "TemplateAssertionError: Can't assign to special loop variable in for-loop target",
+                    bad->name);
     if (!bind(b, n->a)) return false;
 
     n->scope = push_scope(b);
@@ -315,7 +320,8 @@ static bool bind_for(binder *b, td_node *n) {
     b->scope = outer;
     if (n->c) {
         n->test_scope = push_scope(b);
-        if (!n->test_scope || !declare_one(b, n->b, true) || !declare_one(b, n->c, false) || !bind(b, n->c)) return false;
+        if (!n->test_scope || !declare_one(b, n->b, true) || !declare_one(b, n->c, false) || !bind(b, n->c))
+            return false;
         b->scope = outer;
     }
     if (n->orelse.n) {
@@ -346,8 +352,10 @@ static bool bind_macro(binder *b, td_node *n) {
             if (!td_str_is(n->items.items[k]->name, names[i])) continue;
             param = true;
             if (i == 0 && k + n->more.n < n->items.n && reads(&n->body, "caller")) {
-                return fail(b, n, "TemplateAssertionError: When defining macros or call blocks the special \"%.*s\" argument "
-                                  "must be omitted or be given a default.", TD_STR("caller"));
+                return fail(b, n,
+                            "TemplateAssertionError: When defining macros or call blocks the special \"%.*s\" argument "
+                            "must be omitted or be given a default.",
+                            TD_STR("caller"));
             }
         }
         *flags[i] = !param && reads(&n->body, names[i]);
@@ -391,6 +399,7 @@ static bool bind_with(binder *b, td_node *n) {
 static bool bind_function(binder *b, td_node *n) {
     td_scope *outer = b->scope;
     uint32_t loops = b->loops;
+    bool in_block = b->in_block;
     b->loops = 0;
     if (n->kind == TD_N_BLOCK) {
         if (td_map_get(&b->blocks, n->name, NULL)) {
@@ -398,9 +407,10 @@ static bool bind_function(binder *b, td_node *n) {
         }
         if (!td_map_set(&b->blocks, n->name, 1)) return no_memory(b);
         b->scope = NULL;
+        b->in_block = true;
     }
     bool ok = bind_simple_scope(b, n, NULL);
-    if (ok) n->scope->is_block = n->kind == TD_N_BLOCK;
+    b->in_block = in_block;
     b->loops = loops;
     b->scope = outer;
     return ok;
@@ -428,7 +438,8 @@ static bool bind(void *ctx, td_node *n) {
     switch ((td_node_kind)n->kind) {
     case TD_N_NAME:
     case TD_N_NSREF:
-        if (!find(b->scope, n->name, &n->up, &n->slot)) { /* only filters of a block set: Jinja2 forgets to declare them */
+        if (!find(b->scope, n->name, &n->up,
+                  &n->slot)) { /* only filters of a block set: Jinja2 forgets to declare them */
             if (!define(b, n->name, TD_LOAD_RESOLVE)) return false;
             n->up = 0;
             n->slot = b->scope->n - 1;
@@ -437,8 +448,10 @@ static bool bind(void *ctx, td_node *n) {
     case TD_N_FILTER:
     case TD_N_TEST:
         if (!n->row && !b->soft) {
-            return fail(b, n, n->kind == TD_N_FILTER ? "TemplateAssertionError: No filter named '%.*s'."
-                                                     : "TemplateAssertionError: No test named '%.*s'.", n->name);
+            return fail(b, n,
+                        n->kind == TD_N_FILTER ? "TemplateAssertionError: No filter named '%.*s'."
+                                               : "TemplateAssertionError: No test named '%.*s'.",
+                        n->name);
         }
         return td_node_children(n, bind, b);
     case TD_N_CONDITION: return bind_condition(b, n);
@@ -457,8 +470,10 @@ static bool bind(void *ctx, td_node *n) {
     case TD_N_BREAK:
     case TD_N_CONTINUE:
         if (b->loops) return true;
-        return fail(b, n, n->kind == TD_N_BREAK ? "SyntaxError: 'break' outside loop%.*s"
-                                                : "SyntaxError: 'continue' not properly in loop%.*s", TD_STR(""));
+        return fail(b, n,
+                    n->kind == TD_N_BREAK ? "SyntaxError: 'break' outside loop%.*s"
+                                          : "SyntaxError: 'continue' not properly in loop%.*s",
+                    TD_STR(""));
     case TD_N_IMPORT: return bind(b, n->a);
     default: return td_node_children(n, bind, b);
     }

@@ -19,7 +19,8 @@ static bool merge(sorter *s, uint32_t a, uint32_t b, uint32_t c) {
         if (left < b && right < c) {
             int order;
             td_val x = s->from[left].key, y = s->from[right].key;
-            if (s->reverse ? td_v_compare(s->r, x, y, "<", &order) < 0 : td_v_compare(s->r, y, x, "<", &order) < 0) return false;
+            if (s->reverse ? td_v_compare(s->r, x, y, "<", &order) < 0 : td_v_compare(s->r, y, x, "<", &order) < 0)
+                return false;
             take_right = order < 0;
         }
         s->to[i] = s->from[take_right ? right++ : left++];

@@ -15,7 +15,8 @@ static bool local_now(td_tpl *r, td_template_time *out) {
         td_tpl_raise(r, "OSError", "the time of day is not known");
         return false;
     }
-    *out = (td_template_time){t.tm_year + 1900, t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec, (int)(now.tv_nsec / 1000)};
+    *out = (td_template_time){t.tm_year + 1900,         t.tm_mon + 1, t.tm_mday, t.tm_hour, t.tm_min, t.tm_sec,
+                              (int)(now.tv_nsec / 1000)};
     return true;
 }
 
@@ -32,11 +33,18 @@ static int day_of_week(int year, int month, int day) { /* 0: Sunday; Sakamoto's 
 }
 
 static struct tm broken_down(const td_template_time *t) {
-    int month = TD_MAX(TD_MIN(t->month, 12), 1), year = TD_MAX(TD_MIN(t->year, 9999), 1), day = TD_MAX(TD_MIN(t->day, 31), 1);
+    int month = TD_MAX(TD_MIN(t->month, 12), 1), year = TD_MAX(TD_MIN(t->year, 9999), 1),
+        day = TD_MAX(TD_MIN(t->day, 31), 1);
     return (struct tm){
-        .tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day,
-        .tm_hour = t->hour, .tm_min = t->minute, .tm_sec = t->second,
-        .tm_wday = day_of_week(year, month, day), .tm_yday = day_of_year(year, month, day), .tm_isdst = -1,
+        .tm_year = year - 1900,
+        .tm_mon = month - 1,
+        .tm_mday = day,
+        .tm_hour = t->hour,
+        .tm_min = t->minute,
+        .tm_sec = t->second,
+        .tm_wday = day_of_week(year, month, day),
+        .tm_yday = day_of_year(year, month, day),
+        .tm_isdst = -1,
     };
 }
 

@@ -37,7 +37,8 @@ treadle_status td_template_parse(td_str source, td_template **out, treadle_error
     if (source.n > MAX_SOURCE_BYTES) {
         return td_fail(err, TREADLE_LIMIT, "a template of %zu bytes; at most %d are read", source.n, MAX_SOURCE_BYTES);
     }
-    if (!td_utf8_valid(source)) return td_fail(err, TREADLE_FORMAT, "TemplateSyntaxError: the template is not valid UTF-8");
+    if (!td_utf8_valid(source))
+        return td_fail(err, TREADLE_FORMAT, "TemplateSyntaxError: the template is not valid UTF-8");
     td_template *t = td_alloc_zero(1, sizeof *t);
     if (!t) return td_fail_memory(err, "a template", sizeof *t);
     t->source = td_arena_str(&t->arena, source.n ? source : TD_STR(""));
@@ -69,7 +70,8 @@ static void replace_surrogates(char *p, size_t n) {
 
 static treadle_status run(td_tpl *r, const td_json *context) {
     if (context && context->kind != TD_JSON_OBJECT) {
-        return td_fail(r->err, TREADLE_INVALID_ARGUMENT, "a template's context: expected an object, found %s", td_json_kind_name(context->kind));
+        return td_fail(r->err, TREADLE_INVALID_ARGUMENT, "a template's context: expected an object, found %s",
+                       td_json_kind_name(context->kind));
     }
     td_val vars = context ? td_v_from_json(r, context) : td_v_dict(td_dict_new(r, 0));
     if (TD_V_FAILED(vars)) return r->status;
@@ -77,7 +79,9 @@ static treadle_status run(td_tpl *r, const td_json *context) {
     td_frame *root = td_frame_enter(r, NULL, r->tpl->root->scope);
     if (!root) return r->status;
     r->root = root;
-    td_tpl_exec(r, root, r->tpl->root);
+    bool done = td_tpl_exec(r, root, r->tpl->root);
+    if (!done && r->status == TREADLE_OK)
+        return td_fail(r->err, TREADLE_INTERNAL, "a template failed without a reason");
     return r->status;
 }
 

@@ -18,15 +18,21 @@ TEST_FN(number) { return UNUSED, td_v_bool(td_v_is_number(v)); }
 TEST_FN(string) { return UNUSED, td_v_bool(v.kind == TD_V_STRING); }
 TEST_FN(mapping) { return UNUSED, td_v_bool(v.kind == TD_V_DICT); }
 TEST_FN(escaped) { return UNUSED, td_v_bool(v.kind == TD_V_STRING && v.flags & TD_F_MARKUP); }
-TEST_FN(filter) { return UNUSED, td_v_bool(v.kind == TD_V_STRING && td_tpl_find_filter(td_v_str(v))); }
-TEST_FN(test) { return UNUSED, td_v_bool(v.kind == TD_V_STRING && td_tpl_find_test(td_v_str(v))); }
 TEST_FN(iterable) { return UNUSED, td_v_bool(td_v_iterable(v) || v.kind == TD_V_LOOP); }
 TEST_FN(sameas) { return UNUSED, td_v_bool(td_v_identical(v, a[0])); }
 
+static td_val is_known(td_tpl *r, td_val name, const td_tpl_builtin *find(td_str name)) {
+    if (!td_v_hashable(name)) return td_tpl_raise(r, "TypeError", "unhashable type: '%s'", td_v_type(name));
+    return td_v_bool(name.kind == TD_V_STRING && find(td_v_str(name)));
+}
+
+TEST_FN(filter) { return (void)a, (void)args, is_known(r, v, td_tpl_find_filter); }
+TEST_FN(test) { return (void)a, (void)args, is_known(r, v, td_tpl_find_test); }
+
 TEST_FN(sequence) { /* has len() and items by [] */
     UNUSED;
-    return td_v_bool(v.kind == TD_V_STRING || v.kind == TD_V_BYTES || td_v_is_list(v) || v.kind == TD_V_DICT || v.kind == TD_V_RANGE ||
-                     v.kind == TD_V_UNDEFINED);
+    return td_v_bool(v.kind == TD_V_STRING || v.kind == TD_V_BYTES || td_v_is_list(v) || v.kind == TD_V_DICT ||
+                     v.kind == TD_V_RANGE || v.kind == TD_V_UNDEFINED);
 }
 
 TEST_FN(callable) {

@@ -115,9 +115,7 @@ static bool write_inner(writer *w, td_val v) {
     case TD_V_LIST:
     case TD_V_TUPLE: return write_list(w, v.u.list);
     case TD_V_DICT: return write_dict(w, v.u.dict);
-    default:
-        td_tpl_raise(w->r, "TypeError", "Object of type %s is not JSON serializable", td_v_type(v));
-        return false;
+    default: td_tpl_raise(w->r, "TypeError", "Object of type %s is not JSON serializable", td_v_type(v)); return false;
     }
 }
 

@@ -26,7 +26,7 @@ int td_tpl_uni_case(td_case which, uint32_t code_point, uint32_t out[3]); /* how
 
 /* The decoder and encoder of template strings: UTF-8 that may hold surrogates in three bytes. The text must be of that
  * form, so that the decoder need not fail. */
-uint32_t td_tpl_uni_next(td_str text, size_t *at); /* reads at *at < text.n and moves on */
+uint32_t td_tpl_uni_next(td_str text, size_t *at);     /* reads at *at < text.n and moves on */
 uint32_t td_tpl_uni_previous(td_str text, size_t *at); /* reads before *at > 0 and moves back */
 void td_tpl_uni_append(td_buf *out, uint32_t code_point);
 size_t td_tpl_uni_count(td_str text);

@@ -4,9 +4,9 @@
  * every allocation passes td_tpl_alloc: so a render ends. */
 #include "text/template/value.h"
 
+#include "base/map.h"
 #include "text/template/lexer.h"
 #include "text/template/unicode.h"
-#include "base/map.h"
 
 #include <stdio.h>
 
@@ -37,14 +37,23 @@ td_val td_tpl_raise_undefined(td_tpl *r, td_val v) {
     if (!u) return td_tpl_raise(r, class_name, "the value is undefined");
     if (u->hint.p) return td_tpl_raise_status(r, TREADLE_RUN, class_name, u->hint);
     td_buf text = {0};
-    if (!u->owner) {
+    const char *object = u->owner && strcmp(u->owner, "NoneType") == 0 ? "" : " object";
+    const char *owner = !u->owner                            ? NULL
+                        : !*object                           ? "None"
+                        : strcmp(u->owner, "Namespace") == 0 ? "jinja2.utils.Namespace"
+                                                             : u->owner;
+    if (!owner) {
         td_repr_string(td_v_str(u->name), &text);
         td_buf_text(&text, " is undefined");
+    } else if (u->unsafe) {
+        td_buf_text(&text, "access to attribute ");
+        td_repr_string(td_v_str(u->name), &text);
+        td_buf_printf(&text, " of '%s' object is unsafe.", u->owner);
     } else if (u->name.kind == TD_V_STRING) {
-        td_buf_printf(&text, "'%s' has no attribute ", u->owner);
+        td_buf_printf(&text, "'%s%s' has no attribute ", owner, object);
         td_repr_string(td_v_str(u->name), &text);
     } else {
-        td_buf_printf(&text, "%s has no element ", u->owner);
+        td_buf_printf(&text, "%s%s has no element ", owner, object);
         if (!td_v_repr_to(r, u->name, &text)) td_buf_text(&text, "?");
     }
     td_val error = td_tpl_raise_status(r, TREADLE_RUN, class_name, td_buf_view(&text));
@@ -94,7 +103,8 @@ bool td_tpl_buf_ok(td_tpl *r, td_buf *buf) {
         return false;
     }
     if (buf->n <= r->max_memory && buf->n < INT32_MAX) return true;
-    td_tpl_raise(r, "LimitError", "the template needs more than %zu bytes of memory", TD_MIN(r->max_memory, (size_t)INT32_MAX));
+    td_tpl_raise(r, "LimitError", "the template needs more than %zu bytes of memory",
+                 TD_MIN(r->max_memory, (size_t)INT32_MAX));
     return false;
 }
 
@@ -113,7 +123,7 @@ static uint8_t ascii_flag(td_str text) {
 }
 
 td_val td_v_view(td_str text) {
-    return (td_val){.kind = TD_V_STRING, .flags = ascii_flag(text), .n = (uint32_t)text.n, .u.p = text.p};
+    return (td_val){.kind = TD_V_STRING, .flags = ascii_flag(text), .n = (uint32_t)text.n, .u.p = text.p ? text.p : ""};
 }
 
 td_val td_v_text(const char *literal) { return td_v_view(td_str_from(literal)); }
@@ -173,12 +183,7 @@ td_val td_v_undefined_of(td_tpl *r, td_val owner, td_val name, bool unsafe) {
     if (!u) return td_v_error();
     u->unsafe = unsafe;
     u->name = name;
-    if (owner.kind == TD_V_NONE) u->owner = "None";
-    else u->owner = td_arena_printf(&r->arena, "%s object", owner.kind == TD_V_NAMESPACE ? "jinja2.utils.Namespace" : td_v_type(owner));
-    if (unsafe) {
-        u->hint = td_str_from(td_arena_printf(&r->arena, "access to attribute '%.*s' of '%s' object is unsafe.",
-                                              TD_STR_ARGS(td_v_str(name)), td_v_type(owner)));
-    }
+    u->owner = td_v_type(owner);
     return (td_val){.kind = TD_V_UNDEFINED, .u.undef = u};
 }
 
@@ -200,14 +205,29 @@ td_val td_v_undefined_hint(td_tpl *r, td_str hint) {
 
 const char *td_v_type(td_val v) {
     static const char *const names[] = {
-        [TD_V_ERROR] = "error",         [TD_V_MISSING] = "missing",  [TD_V_UNDEFINED] = "Undefined",
-        [TD_V_NONE] = "NoneType",       [TD_V_BOOL] = "bool",        [TD_V_INT] = "int",
-        [TD_V_BIG] = "int",             [TD_V_FLOAT] = "float",      [TD_V_STRING] = "str",
-        [TD_V_BYTES] = "bytes",         [TD_V_LIST] = "list",        [TD_V_TUPLE] = "tuple",
-        [TD_V_DICT] = "dict",           [TD_V_VIEW] = "dict_items",  [TD_V_RANGE] = "range",
-        [TD_V_ITER] = "generator",      [TD_V_NAMESPACE] = "Namespace", [TD_V_MACRO] = "Macro",
-        [TD_V_LOOP] = "LoopContext",    [TD_V_CYCLER] = "Cycler",    [TD_V_JOINER] = "Joiner",
-        [TD_V_FUNCTION] = "function",   [TD_V_METHOD] = "builtin_function_or_method",
+        [TD_V_ERROR] = "error",
+        [TD_V_MISSING] = "missing",
+        [TD_V_UNDEFINED] = "Undefined",
+        [TD_V_NONE] = "NoneType",
+        [TD_V_BOOL] = "bool",
+        [TD_V_INT] = "int",
+        [TD_V_BIG] = "int",
+        [TD_V_FLOAT] = "float",
+        [TD_V_STRING] = "str",
+        [TD_V_BYTES] = "bytes",
+        [TD_V_LIST] = "list",
+        [TD_V_TUPLE] = "tuple",
+        [TD_V_DICT] = "dict",
+        [TD_V_VIEW] = "dict_items",
+        [TD_V_RANGE] = "range",
+        [TD_V_ITER] = "generator",
+        [TD_V_NAMESPACE] = "Namespace",
+        [TD_V_MACRO] = "Macro",
+        [TD_V_LOOP] = "LoopContext",
+        [TD_V_CYCLER] = "Cycler",
+        [TD_V_JOINER] = "Joiner",
+        [TD_V_FUNCTION] = "function",
+        [TD_V_METHOD] = "builtin_function_or_method",
     };
     if (v.kind == TD_V_VIEW) return v.view == 'k' ? "dict_keys" : v.view == 'v' ? "dict_values" : "dict_items";
     if (v.kind == TD_V_FUNCTION && v.u.function->is_type) return "type";
@@ -332,7 +352,7 @@ int td_v_equal(td_tpl *r, td_val a, td_val b) {
 
 static int compare_bytes(td_str a, td_str b) {
     int order = memcmp(a.p ? a.p : "", b.p ? b.p : "", TD_MIN(a.n, b.n)); /* UTF-8 sorts as its code points do */
-    return order ? order : a.n < b.n ? -1 : a.n > b.n;
+    return order ? (order < 0 ? -1 : 1) : a.n < b.n ? -1 : a.n > b.n;
 }
 
 int td_v_compare(td_tpl *r, td_val a, td_val b, const char *op, int *order) {
@@ -361,8 +381,11 @@ int td_v_compare(td_tpl *r, td_val a, td_val b, const char *op, int *order) {
         *order = x->n < y->n ? -1 : x->n > y->n;
         return 0;
     }
-    if (a.kind == TD_V_UNDEFINED || b.kind == TD_V_UNDEFINED) td_tpl_raise_undefined(r, a.kind == TD_V_UNDEFINED ? a : b);
-    else td_tpl_raise(r, "TypeError", "'%s' not supported between instances of '%s' and '%s'", op, td_v_type(a), td_v_type(b));
+    if (a.kind == TD_V_UNDEFINED || b.kind == TD_V_UNDEFINED)
+        td_tpl_raise_undefined(r, a.kind == TD_V_UNDEFINED ? a : b);
+    else
+        td_tpl_raise(r, "TypeError", "'%s' not supported between instances of '%s' and '%s'", op, td_v_type(a),
+                     td_v_type(b));
     return -1;
 }
 
@@ -422,7 +445,7 @@ bool td_v_hashable(td_val v) {
 }
 
 static uint64_t hash_number(td_val v) { /* equal numbers of all kinds have one hash */
-    if (v.kind == TD_V_BIG) return 5; /* may equal a float; too rare a key to spread */
+    if (v.kind == TD_V_BIG) return 5;   /* may equal a float; too rare a key to spread */
     if (v.kind == TD_V_FLOAT) {
         double f = v.u.f;
         if (fabs(f) >= 0x1p63) return 5;

@@ -7,9 +7,9 @@
 #ifndef TD_TEMPLATE_VALUE_H
 #define TD_TEMPLATE_VALUE_H
 
-#include "text/template.h"
 #include "base/arena.h"
 #include "base/utf8.h"
+#include "text/template.h"
 
 #include <math.h>
 
@@ -109,7 +109,7 @@ struct td_tpl_range {
 
 struct td_tpl_undef {
     td_str hint;       /* the whole message, if .p is not NULL */
-    const char *owner; /* "list object", ...; NULL: a plain name */
+    const char *owner; /* the type of what has no such part; NULL: a plain name */
     td_val name;
     bool unsafe; /* touching it is a SecurityError */
 };
@@ -166,7 +166,7 @@ struct td_tpl_iter {
     td_val source;    /* what it walks, or an inner iterator */
     size_t at;        /* position, in bytes for strings */
     bool done;
-    td_val a, b;      /* for the function's use */
+    td_val a, b; /* for the function's use */
     td_tpl_args args;
     const td_tpl_builtin *row;
     const td_node *node;
@@ -234,9 +234,9 @@ void *td_tpl_alloc(td_tpl *r, size_t bytes); /* zeroed; NULL: raised */
 void *td_tpl_alloc_array(td_tpl *r, size_t n, size_t item_bytes);
 
 #define TD_V_FAILED(v) ((v).kind == TD_V_ERROR)
-#define TD_V_CHECK(v)                                                                                                 \
-    do {                                                                                                              \
-        if (TD_V_FAILED(v)) return (v);                                                                               \
+#define TD_V_CHECK(v)                                                                                                  \
+    do {                                                                                                               \
+        if (TD_V_FAILED(v)) return (v);                                                                                \
     } while (0)
 
 static inline td_val td_v_error(void) { return (td_val){.kind = TD_V_ERROR}; }
@@ -253,27 +253,28 @@ static inline bool td_v_is_int(td_val v) { return v.kind == TD_V_BOOL || v.kind 
 static inline bool td_v_is_number(td_val v) { return td_v_is_int(v) || v.kind == TD_V_FLOAT; }
 static inline int64_t td_v_small(td_val v) { return v.kind == TD_V_BOOL ? v.u.b : v.u.i; } /* bool and int only */
 
-td_val td_v_view(td_str text);              /* a string over bytes that live long enough */
-td_val td_v_text(const char *literal);      /* the same for a literal */
-td_val td_v_copy(td_tpl *r, td_str text);   /* a string with bytes of its own */
+td_val td_v_view(td_str text);                     /* a string over bytes that live long enough */
+td_val td_v_text(const char *literal);             /* the same for a literal */
+td_val td_v_copy(td_tpl *r, td_str text);          /* a string with bytes of its own */
 td_val td_v_concat(td_tpl *r, td_val a, td_val b); /* of two strings; appending repeatedly is linear */
-td_val td_v_take_buf(td_tpl *r, td_buf *buf); /* a string of what buf holds; frees buf in every case */
+td_val td_v_take_buf(td_tpl *r, td_buf *buf);      /* a string of what buf holds; frees buf in every case */
 td_val td_v_undefined_name(td_tpl *r, td_str name);
 td_val td_v_undefined_hint(td_tpl *r, td_str hint);
 td_val td_v_undefined_of(td_tpl *r, td_val owner, td_val name, bool unsafe);
 
 const char *td_v_type(td_val v); /* Python's name of the type */
 int td_v_truth(td_tpl *r, td_val v);
-int td_v_equal(td_tpl *r, td_val a, td_val b);        /* 0, 1, or -1: raised */
+int td_v_equal(td_tpl *r, td_val a, td_val b); /* 0, 1, or -1: raised */
 int td_v_identical(td_val a, td_val b);
-int td_v_compare(td_tpl *r, td_val a, td_val b, const char *op, int *order); /* order <0 0 >0, 2: unordered; -1 raised */
+int td_v_compare(td_tpl *r, td_val a, td_val b, const char *op,
+                 int *order); /* order <0 0 >0, 2: unordered; -1 raised */
 int td_v_contains(td_tpl *r, td_val container, td_val item);
 bool td_v_hash(td_tpl *r, td_val v, uint64_t *out); /* false: raised */
 bool td_v_hashable(td_val v);
 /* Sorts in place, stably. key (NULL: the item) is called once for each item; -1: raised. */
 typedef td_val td_tpl_key_fn(td_tpl *r, td_val item, void *ctx);
 bool td_v_sort(td_tpl *r, td_tpl_list *l, td_tpl_key_fn *key, void *ctx, bool reverse);
-int64_t td_v_len(td_val v); /* -1: has none */
+int64_t td_v_len(td_val v);              /* -1: has none */
 td_val td_v_length(td_tpl *r, td_val v); /* like len() */
 
 /* --- lists and dicts (container.c) --- */
@@ -288,8 +289,8 @@ td_val td_dict_get(td_tpl *r, const td_tpl_dict *d, td_val key);       /* TD_V_M
 td_val td_dict_get_str(const td_tpl_dict *d, td_str key);              /* never raises */
 td_val td_v_dict(td_tpl_dict *d);
 td_val td_v_from_json(td_tpl *r, const td_json *j);
-td_val td_v_getitem(td_tpl *r, td_val owner, td_val key);  /* owner[key], as the environment does it */
-td_val td_v_getattr(td_tpl *r, td_val owner, td_str name); /* owner.name */
+td_val td_v_getitem(td_tpl *r, td_val owner, td_val key);    /* owner[key], as the environment does it */
+td_val td_v_getattr(td_tpl *r, td_val owner, td_str name);   /* owner.name */
 td_val td_v_attribute(td_tpl *r, td_val owner, td_str name); /* only attributes, TD_V_MISSING if there is none */
 td_val td_v_slice(td_tpl *r, td_val v, td_val start, td_val stop, td_val step);
 td_val td_v_at(td_val sequence, int64_t index); /* of a list or tuple; TD_V_MISSING: out of range */
@@ -298,18 +299,18 @@ td_val td_range_at(const td_tpl_range *range, int64_t index);
 
 /* --- iteration (iter.c) --- */
 td_tpl_iter *td_iter_new(td_tpl *r, td_tpl_next_fn *next, const char *name); /* NULL: raised */
-td_tpl_iter *td_iter_over(td_tpl *r, td_val v); /* NULL: raised, not iterable */
+td_tpl_iter *td_iter_over(td_tpl *r, td_val v);                              /* NULL: raised, not iterable */
 bool td_v_iterable(td_val v);
 td_val td_iter_next(td_tpl *r, td_tpl_iter *it);
 td_val td_v_iter(td_tpl_iter *it);
-td_val td_v_to_list(td_tpl *r, td_val v); /* like list(); a fresh list */
+td_val td_v_to_list(td_tpl *r, td_val v);  /* like list(); a fresh list */
 td_val td_v_reversed(td_tpl *r, td_val v); /* like reversed(): an iterator, or raises TypeError */
 
 /* --- numbers (number.c, bigint.c) --- */
 td_val td_num_binary(td_tpl *r, int op, td_val a, td_val b); /* op: a token kind; numbers only, else TD_V_MISSING */
 td_val td_num_negate(td_tpl *r, td_val v);
-bool td_num_double(td_tpl *r, td_val v, double *out); /* false: too large, raised */
-int td_num_order(td_val a, td_val b);                 /* like td_v_compare's order, for numbers */
+bool td_num_double(td_tpl *r, td_val v, double *out);      /* false: too large, raised */
+int td_num_order(td_val a, td_val b);                      /* like td_v_compare's order, for numbers */
 td_val td_num_parse_int(td_tpl *r, td_str text, int base); /* int(text, base); TD_V_MISSING: not a number */
 td_val td_num_parse_float(td_str text);                    /* float(text); TD_V_MISSING: not a number */
 td_val td_num_from_double(td_tpl *r, double f);            /* int(f) */
@@ -323,7 +324,7 @@ td_val td_big_negate(td_tpl *r, td_val a);
 td_val td_big_from_double(td_tpl *r, double f);
 int td_big_compare(td_val a, td_val b);
 int td_big_sign(const td_tpl_big *b);
-double td_big_double(td_val a); /* infinite when too large */
+double td_big_double(td_val a);                                          /* infinite when too large */
 bool td_big_text(td_tpl *r, const td_tpl_big *b, int base, td_buf *out); /* false: raised */
 
 /* --- text (repr.c, json.c, format.c) --- */
