@@ -58,6 +58,12 @@ TREADLE_API void treadle_session_output(const treadle_session *session, size_t i
 TREADLE_API treadle_status treadle_session_run(treadle_session *session, const treadle_value *const *inputs,
                                                treadle_value **outputs, treadle_error *error);
 
+/* Reads a file of ONNX backend test data (input_0.pb, output_0.pb ...) as a value for input or output `index`: what the file
+ * holds (TensorProto, SequenceProto, OptionalProto) depends on the type that the graph declares. An empty optional is
+ * a value of kind NONE. TREADLE_UNSUPPORTED: maps and sparse tensors. */
+TREADLE_API treadle_status treadle_session_read_pb(const treadle_session *session, bool is_input, size_t index,
+                                                   const char *path, treadle_value **out, treadle_error *error);
+
 /* Node times of the session's latest finished run, a line a node or totals by op. Needs options.profile. Free with treadle_free. */
 TREADLE_API treadle_status treadle_session_profile(treadle_session *session, bool by_op, char **out,
                                                    treadle_error *error);

@@ -101,11 +101,6 @@ TREADLE_API treadle_status treadle_value_read_npy(const char *path, treadle_valu
 TREADLE_API treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor,
                                                     treadle_error *error);
 
-/* A file of ONNX backend test data (input_0.pb ...): a TensorProto. `kind` is what the graph declares
- * (treadle_port.kind); TREADLE_UNSUPPORTED for kinds that this build cannot read. */
-TREADLE_API treadle_status treadle_value_read_pb(const char *path, treadle_value_kind kind, treadle_value **out,
-                                                 treadle_error *error);
-
 #ifdef __cplusplus
 }
 #endif

@@ -1,19 +1,8 @@
 /* api/session.c - one ONNX file on named tensors. */
-#include "api/api.h"
-
-#include <pthread.h>
+#include "api/session.h"
 
 #include "base/alloc.h"
 #include "light/op.h"
-
-struct treadle_session {
-    td_light *light;
-    td_arena arena; /* names as C strings */
-    treadle_port *inputs, *outputs;
-    size_t n_inputs, n_outputs;
-    pthread_mutex_t lock; /* guards idle */
-    td_light_ctx *idle;   /* a context that no run uses, also the latest one's profile; NULL: none */
-};
 
 void treadle_session_options_init(treadle_session_options *options) {
     *options = (treadle_session_options){.struct_size = sizeof *options};

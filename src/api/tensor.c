@@ -9,8 +9,6 @@ _Static_assert(TREADLE_MAX_RANK == TD_MAX_RANK, "one rank limit");
 _Static_assert((int)TREADLE_DTYPE_INT2 == (int)TD_INT2, "one list of element types");
 _Static_assert(sizeof(treadle_string) == sizeof(td_str), "string elements are shared");
 
-enum { PB_MAX_BYTES = INT32_MAX };
-
 const char *treadle_dtype_name(treadle_dtype dtype) { return td_dtype_name((td_dtype)dtype); }
 
 int32_t treadle_dtype_bits(treadle_dtype dtype) { return td_dtype_bits((td_dtype)dtype); }
@@ -135,36 +133,4 @@ treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *
     TD_NEED(tensor);
     TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
     return td_npy_write(path, &own, error);
-}
-
-static treadle_status copy_onnx_tensor(const td_onnx_tensor *from, td_value *out, treadle_error *error) {
-    td_value borrowed = {.kind = TD_VALUE_TENSOR};
-    td_shape shape = {.rank = from->rank};
-    if (from->rank > TD_MAX_RANK)
-        return td_fail(error, TREADLE_UNSUPPORTED, "expected at most %d dimensions, found %d", TD_MAX_RANK, from->rank);
-    for (int i = 0; i < from->rank; i++) shape.dims[i] = from->dims[i];
-    td_tensor_view(&borrowed.tensor, from->dtype, &shape, (void *)(uintptr_t)from->data);
-    return td_value_copy(out, &borrowed) ? TREADLE_OK : td_fail_memory(error, "a tensor", from->data_bytes);
-}
-
-treadle_status treadle_value_read_pb(const char *path, treadle_value_kind kind, treadle_value **out,
-                                     treadle_error *error) {
-    TD_NEED(path);
-    TD_NEED(out);
-    if (kind != TREADLE_VALUE_TENSOR)
-        return td_fail(error, TREADLE_UNSUPPORTED, "files of sequences and optionals are not read by this build");
-    char *bytes = NULL;
-    size_t n = 0;
-    td_arena arena;
-    td_onnx_tensor tensor;
-    td_value value = {0};
-    TD_TRY(td_file_read(path, PB_MAX_BYTES, &bytes, &n, error));
-    td_arena_init(&arena);
-    treadle_status status = td_onnx_parse_tensor(bytes, n, &arena, &tensor, error);
-    if (status == TREADLE_OK) status = copy_onnx_tensor(&tensor, &value, error);
-    td_arena_free(&arena);
-    td_free(bytes);
-    if (status == TREADLE_OK) return td_api_value_take(&value, out, error);
-    td_error_file(error, path);
-    return status;
 }

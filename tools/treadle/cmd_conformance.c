@@ -116,15 +116,10 @@ static const char *read_values(conformance *c, const treadle_session *session, c
 {
     for (size_t i = 0; i < n; i++) {
         treadle_error error = {0};
-        treadle_port port;
         char *path = td_arena_printf(&c->arena, "%s/%s_%zu.pb", set, inputs ? "input" : "output", i);
         if (!path) return "out of memory";
         if (!td_path_is_file(path)) continue;
-        if (inputs)
-            treadle_session_input(session, i, &port);
-        else
-            treadle_session_output(session, i, &port);
-        treadle_status status = treadle_value_read_pb(path, port.kind, &values[i], &error);
+        treadle_status status = treadle_session_read_pb(session, inputs, i, path, &values[i], &error);
         if (status == TREADLE_UNSUPPORTED) *out = SKIPPED;
         if (status != TREADLE_OK) return keep_error(c, &error);
     }

@@ -84,6 +84,7 @@ static int encode_prompt(treadle_model *model, const run_args *args, int32_t **o
         code = td_report(&error);
     if (code == EXIT_OK && *out_n == 0) {
         treadle_free(*out);
+        *out = NULL;
         code = td_usage(&td_command_run, "the prompt is empty");
     }
     treadle_free(rendered);

@@ -1,0 +1,19 @@
+/* api/session.h - the inside of a treadle_session, for the files that work on it. */
+#ifndef TD_API_SESSION_H
+#define TD_API_SESSION_H
+
+#include <pthread.h>
+
+#include "api/api.h"
+#include "light/light.h"
+
+struct treadle_session {
+    td_light *light;
+    td_arena arena; /* names as C strings */
+    treadle_port *inputs, *outputs;
+    size_t n_inputs, n_outputs;
+    pthread_mutex_t lock; /* guards idle */
+    td_light_ctx *idle;   /* a context that no run uses, also the latest one's profile; NULL: none */
+};
+
+#endif
