@@ -259,6 +259,7 @@ treadle_status td_added_split(const td_added *added, const struct td_added_match
         const td_added_token *token = &added->items[index];
         size_t begin = at, end = at + token->pattern.n;
         at = end;
+        if (begin < done) continue; /* in the space that the one before has taken */
         if ((skip_special && token->special) || (token->single_word && !is_single_word(text, begin, end))) continue;
         while (token->lstrip && begin > done && char_in(TD_UNICODE_WHITE_SPACE, text, previous(text, begin)))
             begin = previous(text, begin);

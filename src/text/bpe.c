@@ -15,7 +15,7 @@ enum { N_DIRECT = 0x800 }; /* characters whose id is looked up without hashing: 
 
 typedef struct merge {
     int32_t left, right; /* left -1: a free slot */
-    int32_t rank, id;    /* of the merged token */
+    int32_t rank;
 } merge;
 
 typedef struct bpe {
@@ -30,6 +30,7 @@ typedef struct bpe {
     int32_t unk_id;           /* -1: unk is not in the vocabulary */
     td_str prefix, suffix;    /* of a character that is not the first, of the last one */
     bool fuse_unk, byte_fallback, ignore_merges;
+    bool cuts_at_space; /* no merge reaches over the start of a U+2581 behind another character */
 } bpe;
 
 typedef struct symbol {
@@ -67,9 +68,9 @@ static const merge *find_merge(const bpe *model, int32_t left, int32_t right)
     return slot->left < 0 ? NULL : slot;
 }
 
-static bool grow_merges(bpe *model)
+static bool set_slots(bpe *model, uint32_t n_slots)
 {
-    uint32_t n_old = model->n_slots, n_slots = n_old ? n_old * 2 : 64;
+    uint32_t n_old = model->n_slots;
     merge *old = model->merges, *slots = td_alloc_array(n_slots, sizeof *slots);
     if (!slots) return false;
     memset(slots, 0xFF, n_slots * sizeof *slots);
@@ -81,10 +82,17 @@ static bool grow_merges(bpe *model)
     return true;
 }
 
+/* At most three quarters of the slots are taken. */
+static bool grow_merges(bpe *model)
+{
+    return (uint64_t)model->n_ranks * 4 < (uint64_t)model->n_slots * 3 || set_slots(model, model->n_slots * 2);
+}
+
 typedef struct merge_list {
     td_pull pull;
     td_buf left, right, joined;
     int32_t capacity; /* of model->ranked */
+    int32_t last_id;  /* of the merge before: the next one mostly makes the next token, so that is tried first */
 } merge_list;
 
 static treadle_status merge_fails(td_loader *loader, merge_list *list, size_t offset, const char *what, td_str token)
@@ -98,22 +106,28 @@ static treadle_status merge_fails(td_loader *loader, merge_list *list, size_t of
 }
 
 /* The id of left and right joined; the right one without the prefix of continuing characters. -1: not in the vocabulary. */
-static int32_t joined_id(const bpe *model, td_buf *joined, td_str left, td_str right)
+static int32_t joined_id(const bpe *model, merge_list *list, td_str left, td_str right)
 {
+    td_buf *joined = &list->joined;
     if (right.n < model->prefix.n) return -1;
     td_buf_clear(joined);
     td_buf_str(joined, left);
     td_buf_append(joined, right.p + model->prefix.n, right.n - model->prefix.n);
+    for (int32_t id = list->last_id; id <= list->last_id + 1; id++)
+        if (td_str_equal(td_vocab_token(&model->vocab, id), td_buf_view(joined))) return id;
     return joined->failed ? -1 : td_vocab_id(&model->vocab, td_buf_view(joined));
 }
+
+static const td_str space_mark = {"\xE2\x96\x81", 3}; /* U+2581 */
 
 static treadle_status add_merge(td_loader *loader, bpe *model, merge_list *list, size_t offset, td_str left, td_str right)
 {
     int32_t left_id = td_vocab_id(&model->vocab, left), right_id = td_vocab_id(&model->vocab, right);
     if (left_id < 0) return merge_fails(loader, list, offset, "of a token that is not in the vocabulary:", left);
     if (right_id < 0) return merge_fails(loader, list, offset, "of a token that is not in the vocabulary:", right);
-    int32_t id = joined_id(model, &list->joined, left, right);
+    int32_t id = joined_id(model, list, left, right);
     if (id < 0) return merge_fails(loader, list, offset, "makes a token that is not in the vocabulary:", td_buf_view(&list->joined));
+    list->last_id = id;
     if (model->n_ranks == list->capacity) {
         int32_t capacity = TD_MAX(list->capacity * 2, 64);
         int32_t *ranked = td_realloc_array(model->ranked, (size_t)capacity, sizeof *ranked);
@@ -121,9 +135,10 @@ static treadle_status add_merge(td_loader *loader, bpe *model, merge_list *list,
         model->ranked = ranked;
         list->capacity = capacity;
     }
-    if ((uint32_t)model->n_ranks * 2 >= model->n_slots && !grow_merges(model)) return td_loader_memory(loader, "merges");
-    *find_slot(model, left_id, right_id) = (merge){left_id, right_id, model->n_ranks, id};
+    if (!grow_merges(model)) return td_loader_memory(loader, "merges");
+    *find_slot(model, left_id, right_id) = (merge){left_id, right_id, model->n_ranks};
     model->ranked[model->n_ranks++] = id;
+    if (td_str_starts(right, space_mark) && !td_str_ends(left, space_mark)) model->cuts_at_space = false;
     return TREADLE_OK;
 }
 
@@ -142,7 +157,7 @@ static treadle_status string_merge(td_loader *loader, bpe *model, merge_list *li
         if (line.p[i] != ' ') continue;
         td_str a = {line.p, i}, b = {line.p + i + 1, line.n - i - 1};
         if (n_spaces > 1 && (td_vocab_id(&model->vocab, a) < 0 || td_vocab_id(&model->vocab, b) < 0 ||
-                             joined_id(model, &list->joined, a, b) < 0))
+                             joined_id(model, list, a, b) < 0))
             continue;
         left = a;
         right = b;
@@ -169,7 +184,12 @@ static treadle_status pair_merge(td_loader *loader, bpe *model, merge_list *list
 
 static treadle_status read_merges(td_loader *loader, bpe *model, merge_list *list)
 {
-    if (!grow_merges(model)) return td_loader_memory(loader, "merges");
+    size_t n = TD_MIN(loader->merges.n_items, (size_t)INT32_MAX / 4);
+    uint32_t n_slots = 64;
+    while ((uint64_t)n_slots * 3 < (uint64_t)n * 4) n_slots *= 2;
+    list->capacity = (int32_t)n;
+    model->ranked = td_alloc_array(n, sizeof *model->ranked);
+    if (!model->ranked || !set_slots(model, n_slots)) return td_loader_memory(loader, "merges");
     if (loader->merges.begin == loader->merges.end) return TREADLE_OK;
     TD_TRY(td_pull_expect(&list->pull, '['));
     for (bool first = true;; first = false) {
@@ -233,6 +253,7 @@ static treadle_status load_vocab(td_loader *loader, const td_json *json, bpe *mo
         return td_loader_fail(loader, json, TREADLE_FORMAT, "expected a member \"vocab\" (an object), found none");
     td_pull pull;
     td_vocab_init(&model->vocab, loader->arena, (int32_t)TD_MIN(TD_MAX(loader->text.n, (size_t)1 << 20), (size_t)1 << 28));
+    if (!td_vocab_reserve(&model->vocab, loader->vocab.n_items)) return td_loader_memory(loader, "a vocabulary");
     td_pull_init(&pull, loader->text, loader->vocab.begin, loader->vocab.end, loader->err);
     treadle_status status = read_vocab(loader, model, &pull);
     td_pull_free(&pull);
@@ -280,6 +301,7 @@ static treadle_status load(td_loader *loader, const td_json *json, void **out)
     TD_TRY(affix(loader, json, "continuing_subword_prefix", &model->prefix));
     TD_TRY(affix(loader, json, "end_of_word_suffix", &model->suffix));
     TD_TRY(load_vocab(loader, json, model));
+    model->cuts_at_space = model->prefix.n == 0 && model->suffix.n == 0 && td_vocab_id(&model->vocab, space_mark) >= 0;
     TD_TRY(load_merges(loader, model));
     model->unk_id = -1;
     if (unk && unk->kind == TD_JSON_STRING) {
@@ -415,7 +437,7 @@ static bool merge_all(const bpe *model, bpe_scratch *scratch)
         symbol *right = &symbols[left->next];
         const merge *now = find_merge(model, left->id, right->id);
         int32_t id = model->ranked[top >> 32];
-        if (!now || now->id != id) continue; /* the pair has changed since */
+        if (!now || model->ranked[now->rank] != id) continue; /* the pair has changed since */
         left->id = id;
         right->id = -1;
         left->next = right->next;
@@ -424,6 +446,26 @@ static bool merge_all(const bpe *model, bpe_scratch *scratch)
         if (left->next >= 0 && !queue_pair(model, scratch, (int32_t)(uint32_t)top)) return false;
     }
     return true;
+}
+
+static treadle_status tokenize_part(const bpe *model, bpe_scratch *scratch, td_str piece, td_ids *ids, treadle_error *err)
+{
+    TD_TRY(first_symbols(model, scratch, piece, err));
+    if (scratch->symbols.n == 0) return TREADLE_OK;
+    if (!merge_all(model, scratch) || !td_vec_reserve(ids, ids->n + scratch->symbols.n))
+        return td_fail_memory(err, "token ids", piece.n);
+    for (int32_t i = 0; i >= 0; i = scratch->symbols.items[i].next)
+        ids->items[ids->n++] = scratch->symbols.items[i].id;
+    return TREADLE_OK;
+}
+
+/* Length of the part of text up to the next U+2581 behind another character. */
+static size_t part_length(td_str text)
+{
+    size_t at = 0;
+    while (text.n - at >= space_mark.n && memcmp(text.p + at, space_mark.p, space_mark.n) == 0) at += space_mark.n;
+    ptrdiff_t next = td_str_find((td_str){text.p + at, text.n - at}, space_mark);
+    return next < 0 ? text.n : at + (size_t)next;
 }
 
 static treadle_status tokenize(const void *data, td_work *work, td_str piece, td_ids *ids, treadle_error *err)
@@ -436,12 +478,13 @@ static treadle_status tokenize(const void *data, td_work *work, td_str piece, td
         int32_t id = td_vocab_id(&model->vocab, piece);
         if (id >= 0) return td_vec_push(ids, id) ? TREADLE_OK : td_fail_memory(err, "token ids", ids->n);
     }
-    TD_TRY(first_symbols(model, scratch, piece, err));
-    if (scratch->symbols.n == 0) return TREADLE_OK;
-    if (!merge_all(model, scratch) || !td_vec_reserve(ids, ids->n + scratch->symbols.n))
-        return td_fail_memory(err, "token ids", piece.n);
-    for (int32_t i = 0; i >= 0; i = scratch->symbols.items[i].next)
-        ids->items[ids->n++] = scratch->symbols.items[i].id;
+    if (!model->cuts_at_space) return tokenize_part(model, scratch, piece, ids, err);
+    /* Texts without a pre-tokenizer are one piece. Parts that no merge joins are tokenised one by one: the same ids, and the
+     * heap stays small. */
+    for (size_t length; piece.n > 0; piece = (td_str){piece.p + length, piece.n - length}) {
+        length = part_length(piece);
+        TD_TRY(tokenize_part(model, scratch, (td_str){piece.p, length}, ids, err));
+    }
     return TREADLE_OK;
 }
 

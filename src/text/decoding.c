@@ -28,7 +28,7 @@ void td_decoding_reset(td_decoding *decoding)
         td_decoder_state *state = &decoding->states[i];
         state->n = state->m = 0;
         state->open = false;
-        state->regex.spent_steps = 0;
+        td_regex_scratch_restart(&state->regex);
         td_buf_clear(&state->held);
         td_buf_clear(&state->scratch);
     }
@@ -39,6 +39,8 @@ treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_sp
     const td_tokenizer *tokenizer = decoding->tokenizer;
     const td_added_token *added = td_added_by_id(&tokenizer->added, id);
     td_str token = added ? added->pattern : tokenizer->model_kind->token(tokenizer->model, id);
+    /* Between the tokens of a stream the thread does other things. */
+    for (size_t i = 0; decoding->eager && i < tokenizer->decoders.n; i++) td_regex_scratch_restart(&decoding->states[i].regex);
     if (!token.p || (skip_special && added && added->skipped)) return TREADLE_OK;
     if (tokenizer->decoders.n > 0) return td_decoding_send(decoding, 0, token, true, true);
     if (decoding->states[0].open) TD_TRY(td_decoding_send(decoding, 0, TD_STR(" "), true, true));

@@ -154,29 +154,57 @@ treadle_status td_pull_int(td_pull *pull, int64_t *out)
     return td_parse_int(digits, out) ? TREADLE_OK : td_pull_fail(pull, start, "a whole number of 64 bits");
 }
 
-treadle_status td_pull_skip(td_pull *pull)
+/* Moves behind the string at the reader. */
+static treadle_status skip_string(td_pull *pull)
 {
-    size_t depth = 0;
-    td_str ignored;
+    for (pull->at++; pull->at < pull->end; pull->at++) {
+        char c = pull->text.p[pull->at];
+        if (c == '\\') {
+            pull->at++;
+        } else if (c == '"') {
+            pull->at++;
+            return TREADLE_OK;
+        }
+    }
+    pull->at = pull->end;
+    return td_pull_fail(pull, pull->at, "the end of a string");
+}
+
+/* Moves behind the number or word at the reader. */
+static treadle_status skip_word(td_pull *pull)
+{
+    size_t start = pull->at;
+    while (pull->at < pull->end && (uint8_t)pull->text.p[pull->at] > ' ' && !strchr(",:{}[]\"", pull->text.p[pull->at]))
+        pull->at++;
+    return pull->at > start ? TREADLE_OK : td_pull_fail(pull, pull->at, "a value");
+}
+
+treadle_status td_pull_skip(td_pull *pull, size_t *n_items)
+{
+    size_t depth = 0, n_commas = 0, n_values = 0;
     do {
         char c = td_pull_peek(pull);
         if (pull->at >= pull->end) return td_pull_fail(pull, pull->at, "a value");
-        if (c == '"') {
-            TD_TRY(td_pull_string(pull, &ignored));
-        } else if (c == ',' || c == ':') {
-            if (depth == 0) return td_pull_fail(pull, pull->at, "a value");
-            pull->at++;
-        } else if (c == '{' || c == '[') {
+        n_values++;
+        switch (c) {
+        case '"': TD_TRY(skip_string(pull)); break;
+        case '{':
+        case '[':
             depth++;
             pull->at++;
-        } else if (c == '}' || c == ']') {
+            break;
+        case '}':
+        case ']':
+        case ',':
+        case ':':
             if (depth == 0) return td_pull_fail(pull, pull->at, "a value");
-            depth--;
+            depth -= c == '}' || c == ']';
+            n_commas += c == ',' && depth == 1;
             pull->at++;
-        } else {
-            while (pull->at < pull->end && pull->text.p[pull->at] && !strchr(",:{}[]\" \n\r\t", pull->text.p[pull->at])) pull->at++;
-            if (pull->at < pull->end && !pull->text.p[pull->at]) return td_pull_fail(pull, pull->at, "a value");
+            break;
+        default: TD_TRY(skip_word(pull)); break;
         }
     } while (depth > 0);
+    if (n_items) *n_items = n_values > 2 ? n_commas + 1 : 0;
     return TREADLE_OK;
 }

@@ -24,7 +24,8 @@ bool td_pull_take(td_pull *pull, char c); /* takes it if it is c */
 treadle_status td_pull_expect(td_pull *pull, char c);
 treadle_status td_pull_string(td_pull *pull, td_str *out);
 treadle_status td_pull_int(td_pull *pull, int64_t *out);
-treadle_status td_pull_skip(td_pull *pull); /* one value of any kind, brackets matched, contents not checked further */
+/* One value of any kind, brackets matched, contents not checked further. *n_items (may be NULL): items or members of it. */
+treadle_status td_pull_skip(td_pull *pull, size_t *n_items);
 /* After '[' or '{' and after each item: true if another item follows, false at the closing bracket, which is taken. */
 treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more);
 treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected); /* "expected X, found c" */

@@ -19,6 +19,7 @@
 /* The text of a part of tokenizer.json that is too large for a tree, by byte offsets; begin == end: there is none. */
 typedef struct td_span {
     size_t begin, end;
+    size_t n_items; /* about how many: an estimate for tables */
 } td_span;
 
 typedef struct td_loader {

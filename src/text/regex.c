@@ -1,4 +1,8 @@
-/* text/regex.c - compiling and matching; see regex.h. Literals are searched for without PCRE2. */
+/* text/regex.c - compiling and matching; see regex.h. Literals are searched for without PCRE2.
+ *
+ * Cost: PCRE2's match limit ends a match that backtracks without end. It does not see a match that is merely long, repeated
+ * from every character of a long text, which is quadratic. So a search covers WINDOW starting places only, and every
+ * CALLS_PER_CHECK searches the thread's processor time is compared with what a text of this length may take. */
 #include "text/regex.h"
 
 #include "base/alloc.h"
@@ -6,10 +10,12 @@
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
+#include <time.h>
 
 struct td_regex {
     pcre2_code *code; /* NULL: a literal */
     bool jit;
+    bool windowed; /* false: the pattern says \G, so where a search starts matters */
     td_buf literal;
 };
 
@@ -28,10 +34,19 @@ static void pcre_free(void *memory, void *ctx)
 enum {
     MAX_PATTERN_BYTES = 1 << 16,
     MAX_HEAP_KIB = 20000,
-    FREE_STEPS = 4096,         /* a match within these costs nothing of the text's budget */
-    MAX_CALL_STEPS = 10000000, /* of one match */
+    MAX_STEPS = 10000000, /* of one search */
+    WINDOW = 16,
+    CALLS_PER_CHECK = 64,
 };
-static const uint64_t max_text_steps = 100000000; /* of one text in all, besides what is free */
+/* Ordinary patterns take less than a hundredth of it. */
+static const uint64_t max_ns_base = 2000000000, max_ns_per_byte = 10000;
+
+static uint64_t thread_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 static treadle_status pattern_fails(td_str pattern, int code, PCRE2_SIZE offset, treadle_error *err)
 {
@@ -52,10 +67,12 @@ static treadle_status compile_translated(td_str pattern, td_str translated, td_r
     } else {
         int code = 0;
         PCRE2_SIZE offset = 0;
+        const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | PCRE2_USE_OFFSET_LIMIT;
+        regex->windowed = td_str_find(translated, TD_STR("\\G")) < 0;
         pcre2_set_newline(context, PCRE2_NEWLINE_LF);
         pcre2_set_max_pattern_length(context, MAX_PATTERN_BYTES);
         regex->code = pcre2_compile((PCRE2_SPTR)translated.p, translated.n,
-                                    PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &offset, context);
+                                    options, &code, &offset, context);
         if (!regex->code)
             status = pattern_fails(pattern, code, offset, err);
         else /* refused where memory may not be made executable: the interpreter then */
@@ -129,31 +146,48 @@ static treadle_status scratch_init(td_regex_scratch *scratch, treadle_error *err
     pcre2_general_context_free(general);
     if (!scratch->match_data) return td_fail_memory(err, "matching of a regular expression", 0);
     pcre2_set_heap_limit(scratch->match_context, MAX_HEAP_KIB);
+    pcre2_set_match_limit(scratch->match_context, MAX_STEPS);
     return TREADLE_OK;
 }
 
-/* One match from `start` on. PCRE2 does not tell how many steps it took, so a match is tried with few first and with four
- * times as many as long as they do not suffice; what did not suffice is what it is charged. */
-static treadle_status match_at(const td_regex *regex, td_regex_scratch *scratch, td_str text, size_t start, bool *found,
-                               treadle_error *err)
+static treadle_status takes_too_long(size_t at, td_str text, treadle_error *err)
+{
+    return td_fail(err, TREADLE_LIMIT, "a regular expression of the tokenizer takes too long on this text (at byte %zu of %zu)",
+                   at, text.n);
+}
+
+/* Now and then: whether the thread has used up its time. The first check sets the deadline. */
+static bool out_of_time(td_regex_scratch *scratch)
+{
+    if (++scratch->n_calls % CALLS_PER_CHECK != 0) return false;
+    uint64_t now = thread_ns();
+    if (scratch->n_calls == CALLS_PER_CHECK) scratch->deadline_ns = now + max_ns_base;
+    return now > scratch->deadline_ns + max_ns_per_byte * scratch->n_bytes;
+}
+
+/* The first match that begins at start or in the window behind it. */
+static treadle_status match_in_window(const td_regex *regex, td_regex_scratch *scratch, td_str text, size_t start,
+                                      bool *found, treadle_error *err)
 {
     uint32_t options = PCRE2_NO_UTF_CHECK | (regex->jit ? 0 : PCRE2_NO_JIT);
-    for (uint32_t limit = FREE_STEPS;;) {
-        pcre2_set_match_limit(scratch->match_context, limit);
-        int code = pcre2_match(regex->code, (PCRE2_SPTR)text.p, text.n, start, options, scratch->match_data,
-                               scratch->match_context);
-        *found = code >= 0;
-        if (code >= 0 || code == PCRE2_ERROR_NOMATCH) return TREADLE_OK;
-        if (code == PCRE2_ERROR_NOMEMORY) return td_fail_memory(err, "matching of a regular expression", 0);
-        if (code == PCRE2_ERROR_JIT_STACKLIMIT) {
-            options |= PCRE2_NO_JIT; /* too deep for the machine's stack: the interpreter keeps its own on the heap */
-            continue;
-        }
-        if (code != PCRE2_ERROR_MATCHLIMIT || limit == MAX_CALL_STEPS || (scratch->spent_steps += limit) > max_text_steps)
-            return td_fail(err, TREADLE_LIMIT, "a regular expression of the tokenizer takes too many steps on this text (at "
-                           "byte %zu of %zu)", start, text.n);
-        limit = TD_MIN(limit * 4, (uint32_t)MAX_CALL_STEPS);
-    }
+    if (out_of_time(scratch)) return takes_too_long(start, text, err);
+    pcre2_set_offset_limit(scratch->match_context, regex->windowed ? start + WINDOW : PCRE2_UNSET);
+    int code = pcre2_match(regex->code, (PCRE2_SPTR)text.p, text.n, start, options, scratch->match_data, scratch->match_context);
+    if (code == PCRE2_ERROR_JIT_STACKLIMIT) /* too deep for the machine's stack: the interpreter keeps its own on the heap */
+        code = pcre2_match(regex->code, (PCRE2_SPTR)text.p, text.n, start, options | PCRE2_NO_JIT, scratch->match_data,
+                           scratch->match_context);
+    *found = code >= 0;
+    if (code >= 0 || code == PCRE2_ERROR_NOMATCH) return TREADLE_OK;
+    if (code == PCRE2_ERROR_NOMEMORY) return td_fail_memory(err, "matching of a regular expression", 0);
+    return takes_too_long(start, text, err);
+}
+
+/* The next place to start from after a window without a match: the character behind it. */
+static size_t behind_window(const td_regex *regex, td_str text, size_t start)
+{
+    if (!regex->windowed || text.n - start <= WINDOW) return text.n + 1;
+    for (start += WINDOW + 1; start < text.n && ((uint8_t)text.p[start] & 0xC0) == 0x80;) start++;
+    return start;
 }
 
 static treadle_status find_literal(const td_regex *regex, td_str text, td_match_vec *matches, treadle_error *err)
@@ -177,11 +211,15 @@ treadle_status td_regex_find_all(const td_regex *regex, td_regex_scratch *scratc
     TD_TRY(scratch_init(scratch, err));
     text = td_unicode_stand_in(text, &scratch->stand_in);
     if (scratch->stand_in.failed) return td_fail_memory(err, "a text", text.n);
+    scratch->n_bytes += text.n;
     size_t at = 0, last_end = SIZE_MAX;
     while (at <= text.n) {
-        bool found;
-        TD_TRY(match_at(regex, scratch, text, at, &found, err));
-        if (!found) break;
+        bool found = false;
+        TD_TRY(match_in_window(regex, scratch, text, at, &found, err));
+        if (!found) {
+            at = behind_window(regex, text, at);
+            continue;
+        }
         const PCRE2_SIZE *span = pcre2_get_ovector_pointer(scratch->match_data);
         if (span[0] >= span[1] && span[1] == last_end) { /* empty, right behind a match: look one character further */
             size_t length = 1;

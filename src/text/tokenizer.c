@@ -32,7 +32,7 @@ static treadle_status model_member(td_loader *loader, td_pull *pull, td_str key)
     td_span *span = td_str_is(key, "vocab") ? &loader->vocab : td_str_is(key, "merges") ? &loader->merges : NULL;
     char open = td_pull_peek(pull);
     if (span && (open == '{' || open == '[')) span->begin = td_pull_offset(pull);
-    TD_TRY(td_pull_skip(pull));
+    TD_TRY(td_pull_skip(pull, span ? &span->n_items : NULL));
     if (span && (open == '{' || open == '[')) span->end = pull->at;
     return TREADLE_OK;
 }
@@ -40,7 +40,7 @@ static treadle_status model_member(td_loader *loader, td_pull *pull, td_str key)
 static treadle_status top_member(td_loader *loader, td_pull *pull, td_str key)
 {
     if (td_str_is(key, "model") && td_pull_peek(pull) == '{') return each_member(loader, pull, model_member);
-    return td_pull_skip(pull);
+    return td_pull_skip(pull, NULL);
 }
 
 /* Appends the file's text without the two spans. */

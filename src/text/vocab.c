@@ -17,32 +17,34 @@ void td_vocab_free(td_vocab *vocab)
 }
 
 /* The slot that holds token, or the free one where it belongs. */
-static uint32_t *find_slot(const td_vocab *vocab, td_str token)
+static struct td_vocab_slot *find_slot(const td_vocab *vocab, td_str token, uint64_t hash)
 {
-    uint32_t mask = vocab->n_slots - 1;
-    for (uint32_t i = (uint32_t)td_hash(token.p, token.n, 0) & mask;; i = (i + 1) & mask) {
-        uint32_t *slot = &vocab->slots[i];
-        if (*slot == 0 || td_str_equal(vocab->tokens[*slot - 1], token)) return slot;
+    uint32_t mask = vocab->n_slots - 1, tag = (uint32_t)(hash >> 32);
+    for (uint32_t i = (uint32_t)hash & mask;; i = (i + 1) & mask) {
+        struct td_vocab_slot *slot = &vocab->slots[i];
+        if (slot->id == 0 || (slot->tag == tag && td_str_equal(vocab->tokens[slot->id - 1], token))) return slot;
     }
 }
 
-static bool grow_slots(td_vocab *vocab)
+static bool set_slots(td_vocab *vocab, uint32_t n_slots)
 {
-    uint32_t *old = vocab->slots, n_old = vocab->n_slots;
-    uint32_t n_slots = n_old ? n_old * 2 : 256;
-    uint32_t *slots = td_alloc_zero(n_slots, sizeof *slots);
+    struct td_vocab_slot *old = vocab->slots, *slots = td_alloc_zero(n_slots, sizeof *slots);
+    uint32_t n_old = vocab->n_slots;
     if (!slots) return false;
     vocab->slots = slots;
     vocab->n_slots = n_slots;
-    for (uint32_t i = 0; i < n_old; i++)
-        if (old[i]) *find_slot(vocab, vocab->tokens[old[i] - 1]) = old[i];
+    for (uint32_t i = 0; i < n_old; i++) {
+        if (old[i].id == 0) continue;
+        td_str token = vocab->tokens[old[i].id - 1];
+        uint64_t hash = td_hash(token.p, token.n, 0);
+        *find_slot(vocab, token, hash) = old[i];
+    }
     td_free(old);
     return true;
 }
 
-static bool grow_ids(td_vocab *vocab, int32_t id)
+static bool set_capacity(td_vocab *vocab, int32_t capacity)
 {
-    int32_t capacity = TD_MAX(vocab->capacity + vocab->capacity / 2, TD_MAX(id + 1, 256));
     td_str *tokens = td_realloc_array(vocab->tokens, (size_t)capacity, sizeof *tokens);
     if (!tokens) return false;
     memset(tokens + vocab->capacity, 0, (size_t)(capacity - vocab->capacity) * sizeof *tokens);
@@ -51,25 +53,43 @@ static bool grow_ids(td_vocab *vocab, int32_t id)
     return true;
 }
 
+bool td_vocab_reserve(td_vocab *vocab, size_t n)
+{
+    n = TD_MIN(n, (size_t)vocab->id_limit);
+    uint32_t n_slots = 256;
+    while (n_slots < n * 2) n_slots *= 2;
+    return ((int32_t)n <= vocab->capacity || set_capacity(vocab, (int32_t)n)) &&
+           (n_slots <= vocab->n_slots || set_slots(vocab, n_slots));
+}
+
+/* Room for one more token of this id. */
+static bool make_room(td_vocab *vocab, int32_t id)
+{
+    if (id >= vocab->capacity && !set_capacity(vocab, TD_MAX(vocab->capacity + vocab->capacity / 2, TD_MAX(id + 1, 256))))
+        return false;
+    return vocab->n * 2 < vocab->n_slots || set_slots(vocab, TD_MAX(vocab->n_slots * 2, 256u));
+}
+
 treadle_status td_vocab_add(td_vocab *vocab, td_str token, int64_t id, treadle_error *err)
 {
     if (id < 0 || id >= vocab->id_limit)
         return td_fail(err, TREADLE_LIMIT, "token ids must lie in 0..%d, found %lld", vocab->id_limit - 1, (long long)id);
-    if ((id >= vocab->capacity && !grow_ids(vocab, (int32_t)id)) || (vocab->n * 2 >= vocab->n_slots && !grow_slots(vocab)))
+    if (!make_room(vocab, (int32_t)id))
         return td_fail_memory(err, "a vocabulary", (size_t)id * sizeof(td_str));
     td_str copy = td_arena_str(vocab->arena, token);
     if (!copy.p) return td_fail_memory(err, "a token", token.n);
-    uint32_t *slot = find_slot(vocab, token);
-    vocab->n += *slot == 0;
+    uint64_t hash = td_hash(token.p, token.n, 0);
+    struct td_vocab_slot *slot = find_slot(vocab, token, hash);
+    vocab->n += slot->id == 0;
     vocab->tokens[id] = copy;
-    *slot = (uint32_t)id + 1;
+    *slot = (struct td_vocab_slot){(uint32_t)(hash >> 32), (uint32_t)id + 1};
     vocab->n_ids = TD_MAX(vocab->n_ids, (int32_t)id + 1);
     return TREADLE_OK;
 }
 
 int32_t td_vocab_id(const td_vocab *vocab, td_str token)
 {
-    return vocab->n == 0 ? -1 : (int32_t)*find_slot(vocab, token) - 1;
+    return vocab->n == 0 ? -1 : (int32_t)find_slot(vocab, token, td_hash(token.p, token.n, 0))->id - 1;
 }
 
 td_str td_vocab_token(const td_vocab *vocab, int64_t id)
