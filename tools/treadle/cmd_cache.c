@@ -18,8 +18,7 @@ static const td_option cache_options[] = {
 };
 
 /* Bytes of a file, or of all files below a folder. Links count as nothing. */
-static int64_t disk_bytes(td_arena *arena, const char *path)
-{
+static int64_t disk_bytes(td_arena *arena, const char *path) {
     treadle_error error;
     struct stat st;
     char **names;
@@ -39,8 +38,7 @@ static int64_t disk_bytes(td_arena *arena, const char *path)
 /* The parts of the cache: compiled models, packed weights. Nothing else is ever listed or removed. */
 static const char *const parts[] = {"models", "packed"};
 
-static void list_part(td_arena *arena, const char *root, const char *part, td_json_writer *w, int64_t *total)
-{
+static void list_part(td_arena *arena, const char *root, const char *part, td_json_writer *w, int64_t *total) {
     treadle_error error;
     char *folder = td_path_join(arena, root, part), **names;
     size_t n;
@@ -65,8 +63,7 @@ static void list_part(td_arena *arena, const char *root, const char *part, td_js
     }
 }
 
-static int cache_list(td_arena *arena, const char *root, bool json)
-{
+static int cache_list(td_arena *arena, const char *root, bool json) {
     td_json_writer w;
     td_buf out = {0};
     int64_t total = 0;
@@ -82,22 +79,20 @@ static int cache_list(td_arena *arena, const char *root, bool json)
     td_json_key(&w, "bytes");
     td_json_write_int(&w, total);
     td_json_end_object(&w);
-    if (json)
-        printf("%.*s\n", (int)out.n, out.p);
-    else
-        printf("%9.1f MB  in all, in %s\n", (double)total / 1048576.0, root);
+    if (json) printf("%.*s\n", (int)out.n, out.p);
+    else printf("%9.1f MB  in all, in %s\n", (double)total / 1048576.0, root);
     td_buf_free(&out);
     return EXIT_OK;
 }
 
-static int cache_clear(td_arena *arena, const char *root)
-{
+static int cache_clear(td_arena *arena, const char *root) {
     treadle_error error = {0};
     int64_t total = 0;
 
     for (size_t i = 0; i < TD_COUNT(parts); i++) {
         char *folder = td_path_join(arena, root, parts[i]);
         if (!folder) return EXIT_RUN;
+        if (!td_path_is_dir(folder)) continue;
         total += disk_bytes(arena, folder);
         if (td_remove_tree(folder, &error) != TREADLE_OK) return td_report(&error);
     }
@@ -105,8 +100,7 @@ static int cache_clear(td_arena *arena, const char *root)
     return EXIT_OK;
 }
 
-static int cache_run(void *given, char **positional, size_t n_positional)
-{
+static int cache_run(void *given, char **positional, size_t n_positional) {
     const cache_args *args = given;
     td_arena arena = {0};
     const char *root = td_cache_dir(&arena), *what = n_positional ? positional[0] : "list";
@@ -130,7 +124,8 @@ const td_command td_command_cache = {
     .name = "cache",
     .arguments = "[list | clear] [--json]",
     .summary = "list or clear compiled models and packed weights",
-    .help = "The folder is $TREADLE_CACHE, else $XDG_CACHE_HOME/treadle, else ~/.cache/treadle. All of it can be made again.",
+    .help =
+        "The folder is $TREADLE_CACHE, else $XDG_CACHE_HOME/treadle, else ~/.cache/treadle. All of it can be made again.",
     .options = cache_options,
     .n_options = TD_COUNT(cache_options),
     .args_bytes = sizeof(cache_args),

@@ -42,8 +42,7 @@ typedef struct chat {
     bool colour;
 } chat;
 
-static bool add_turn(chat *c, const char *role, const char *text, size_t n)
-{
+static bool add_turn(chat *c, const char *role, const char *text, size_t n) {
     turn t = {role, td_strndup(text, n)};
 
     if (t.text && td_vec_push(&c->turns, t)) return true;
@@ -52,14 +51,12 @@ static bool add_turn(chat *c, const char *role, const char *text, size_t n)
     return false;
 }
 
-static void drop_turns(chat *c, size_t keep)
-{
+static void drop_turns(chat *c, size_t keep) {
     while (c->turns.n > keep) td_free(c->turns.items[--c->turns.n].text);
 }
 
 /* All turns through the template, as ids. */
-static treadle_status conversation_ids(chat *c, int32_t **out, size_t *out_n, treadle_error *error)
-{
+static treadle_status conversation_ids(chat *c, int32_t **out, size_t *out_n, treadle_error *error) {
     const treadle_text *text = treadle_model_text(c->model);
     treadle_chat_options options;
     td_buf messages = {0};
@@ -79,7 +76,8 @@ static treadle_status conversation_ids(chat *c, int32_t **out, size_t *out_n, tr
     }
     td_json_end_array(&w);
     treadle_chat_options_init(&options);
-    treadle_status status = treadle_text_render_chat(text, messages.failed ? "[]" : messages.p, &options, &rendered, &n, error);
+    treadle_status status =
+        treadle_text_render_chat(text, messages.failed ? "[]" : messages.p, &options, &rendered, &n, error);
     td_buf_free(&messages);
     if (status == TREADLE_OK) status = treadle_text_encode(text, rendered, n, false, out, out_n, error);
     treadle_free(rendered);
@@ -87,8 +85,7 @@ static treadle_status conversation_ids(chat *c, int32_t **out, size_t *out_n, tr
 }
 
 /* Brings the generator's timeline to these ids: keeps the common beginning, appends the rest. */
-static treadle_status bring_to(chat *c, const int32_t *ids, size_t n, treadle_error *error)
-{
+static treadle_status bring_to(chat *c, const int32_t *ids, size_t n, treadle_error *error) {
     size_t same = 0;
 
     if (treadle_generator_n_rows(c->generator)) {
@@ -103,25 +100,22 @@ static treadle_status bring_to(chat *c, const int32_t *ids, size_t n, treadle_er
     return treadle_generator_append(c->generator, &rest, 1, error);
 }
 
-static bool print_piece(void *ctx, const treadle_token *token)
-{
+static bool print_piece(void *ctx, const treadle_token *token) {
     (void)ctx;
     if (token->piece_bytes) td_out((td_str){token->piece, token->piece_bytes});
     return !td_interrupted();
 }
 
-static void print_timings(const chat *c, uint64_t start)
-{
+static void print_timings(const chat *c, uint64_t start) {
     treadle_ids fresh = treadle_generator_new_ids(c->generator, 0);
     double ms = (double)(td_time_ns() - start) * 1e-6;
 
-    fprintf(stderr, "[%zu tokens, %.1f tokens/s, %zu in the context]\n", fresh.n, ms > 0 ? (double)fresh.n * 1e3 / ms : 0,
-            treadle_generator_ids(c->generator, 0).n);
+    fprintf(stderr, "[%zu tokens, %.1f tokens/s, %zu in the context]\n", fresh.n,
+            ms > 0 ? (double)fresh.n * 1e3 / ms : 0, treadle_generator_ids(c->generator, 0).n);
 }
 
 /* Answers the last turn, which is the user's. false: it failed, and the turn is taken back. */
-static bool answer(chat *c)
-{
+static bool answer(chat *c) {
     treadle_error error = {0};
     int32_t *ids = NULL;
     size_t n;
@@ -149,8 +143,7 @@ static bool answer(chat *c)
 }
 
 /* --- slash commands */
-static void slash_help(void)
-{
+static void slash_help(void) {
     printf("/new            forget the conversation\n"
            "/system TEXT    set the system message and forget the conversation\n"
            "/retry          answer the last message again\n"
@@ -159,15 +152,13 @@ static void slash_help(void)
            "Ctrl-C stops an answer. A line that ends in \\ goes on in the next one.\n");
 }
 
-static void start_over(chat *c, const char *system)
-{
+static void start_over(chat *c, const char *system) {
     drop_turns(c, 0);
     if (system && system[0]) add_turn(c, "system", system, strlen(system));
 }
 
 /* false: leave the chat. */
-static bool slash(chat *c, const char *line)
-{
+static bool slash(chat *c, const char *line) {
     const char *system = c->turns.n && strcmp(c->turns.items[0].role, "system") == 0 ? c->turns.items[0].text : NULL;
 
     if (strcmp(line, "/quit") == 0 || strcmp(line, "/exit") == 0) return false;
@@ -197,8 +188,7 @@ static bool slash(chat *c, const char *line)
 
 /* --- the loop */
 /* One message; lines that end in a backslash are joined. NULL: end of input. Heap memory (td_free). */
-static char *read_message(const chat *c)
-{
+static char *read_message(const chat *c) {
     td_buf message = {0};
     bool terminal = isatty(STDIN_FILENO);
 
@@ -232,8 +222,7 @@ static char *read_message(const chat *c)
     return message.p;
 }
 
-static void chat_loop(chat *c)
-{
+static void chat_loop(chat *c) {
     int empty_interrupts = 0;
 
     for (;;) {
@@ -249,17 +238,14 @@ static void chat_loop(chat *c)
         }
         empty_interrupts = 0;
         bool go_on = true;
-        if (message[0] == '/')
-            go_on = slash(c, message);
-        else if (message[0] && add_turn(c, "user", message, strlen(message)))
-            answer(c);
+        if (message[0] == '/') go_on = slash(c, message);
+        else if (message[0] && add_turn(c, "user", message, strlen(message))) answer(c);
         td_free(message);
         if (!go_on) return;
     }
 }
 
-static int chat_run(void *given, char **positional, size_t n_positional)
-{
+static int chat_run(void *given, char **positional, size_t n_positional) {
     chat c = {.args = given, .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
     treadle_model_info info = {.struct_size = sizeof info};
     treadle_generate_options options;
@@ -271,13 +257,15 @@ static int chat_run(void *given, char **positional, size_t n_positional)
     if (code == EXIT_OK) {
         treadle_model_get_info(c.model, &info);
         if (!info.has_chat_template) {
-            fprintf(stderr, "treadle: %s: this model has no chat template; `treadle run` continues a text\n", positional[0]);
+            fprintf(stderr, "treadle: %s: this model has no chat template; `treadle run` continues a text\n",
+                    positional[0]);
             code = EXIT_MODEL;
         }
     }
     treadle_generate_options_init(&options);
-    td_sampling_apply(&c.args->sampling, &options);
-    if (code == EXIT_OK && treadle_generator_new(c.model, &options, &c.generator, &error) != TREADLE_OK) code = td_report(&error);
+    if (code == EXIT_OK) code = td_sampling_apply(&td_command_chat, &c.args->sampling, &options);
+    if (code == EXIT_OK && treadle_generator_new(c.model, &options, &c.generator, &error) != TREADLE_OK)
+        code = td_report(&error);
     if (code == EXIT_OK) {
         if (isatty(STDIN_FILENO) && !c.args->model.quiet) printf("Type a message; /help lists commands.\n");
         start_over(&c, c.args->system);

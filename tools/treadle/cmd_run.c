@@ -22,18 +22,21 @@ static void run_defaults(void *args) { td_sampling_defaults(&((run_args *)args)-
 static const td_option run_options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the prompt (default: standard input)", offsetof(run_args, prompt)},
     {"file", 'f', OPTION_TEXT, "FILE", "the prompt is in this file; -: standard input", offsetof(run_args, file)},
-    {"ids", 0, OPTION_LIST, "1,2,3", "token ids instead of a prompt, as they are; repeatable: a batch", offsetof(run_args, ids)},
-    {"no-template", 0, OPTION_FLAG, NULL, "give the prompt to the model as it is, without chat template", offsetof(run_args, no_template)},
+    {"ids", 0, OPTION_LIST, "1,2,3", "token ids instead of a prompt, as they are; repeatable: a batch",
+     offsetof(run_args, ids)},
+    {"no-template", 0, OPTION_FLAG, NULL, "give the prompt to the model as it is, without chat template",
+     offsetof(run_args, no_template)},
     {"system", 0, OPTION_TEXT, "TEXT", "a system message before the prompt", offsetof(run_args, system)},
     SAMPLING_OPTIONS(run_args),
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object with ids, text and timings", offsetof(run_args, json)},
-    {"logits", 0, OPTION_TEXT, "FILE.npy", "write what each new token was chosen from: float32 [rows, steps, vocab]", offsetof(run_args, logits)},
+    {"logits", 0, OPTION_TEXT, "FILE.npy", "write what each new token was chosen from: float32 [rows, steps, vocab]",
+     offsetof(run_args, logits)},
     MODEL_OPTIONS(run_args),
 };
 
 /* --- the prompt's ids */
-static int render(const treadle_text *text, const run_args *args, const char *prompt, size_t n, char **out, size_t *out_n)
-{
+static int render(const treadle_text *text, const run_args *args, const char *prompt, size_t n, char **out,
+                  size_t *out_n) {
     treadle_error error = {0};
     treadle_chat_options chat;
     td_buf messages = {0};
@@ -62,8 +65,7 @@ static int render(const treadle_text *text, const run_args *args, const char *pr
     return status == TREADLE_OK ? EXIT_OK : td_report(&error);
 }
 
-static int encode_prompt(treadle_model *model, const run_args *args, int32_t **out, size_t *out_n)
-{
+static int encode_prompt(treadle_model *model, const run_args *args, int32_t **out, size_t *out_n) {
     const treadle_text *text = treadle_model_text(model);
     treadle_model_info info = {.struct_size = sizeof info};
     treadle_error error = {0};
@@ -76,11 +78,12 @@ static int encode_prompt(treadle_model *model, const run_args *args, int32_t **o
     bool templated = info.has_chat_template && !args->no_template;
     if (args->system && !templated) {
         td_free(prompt);
-        return td_usage(&td_command_run, "--system needs a chat template%s", info.has_chat_template ? ", and --no-template leaves it out" : "; this model has none");
+        return td_usage(&td_command_run, "--system needs a chat template%s",
+                        info.has_chat_template ? ", and --no-template leaves it out" : "; this model has none");
     }
     if (templated) code = render(text, args, prompt, n, &rendered, &rendered_n);
-    if (code == EXIT_OK &&
-        treadle_text_encode(text, templated ? rendered : prompt, templated ? rendered_n : n, !templated, out, out_n, &error) != TREADLE_OK)
+    if (code == EXIT_OK && treadle_text_encode(text, templated ? rendered : prompt, templated ? rendered_n : n,
+                                               !templated, out, out_n, &error) != TREADLE_OK)
         code = td_report(&error);
     if (code == EXIT_OK && *out_n == 0) {
         treadle_free(*out);
@@ -93,15 +96,13 @@ static int encode_prompt(treadle_model *model, const run_args *args, int32_t **o
 }
 
 /* --- output */
-static bool print_piece(void *ctx, const treadle_token *token)
-{
+static bool print_piece(void *ctx, const treadle_token *token) {
     (void)ctx;
     if (token->piece_bytes && !td_out((td_str){token->piece, token->piece_bytes})) return false;
     return !td_interrupted();
 }
 
-static void write_ids(td_json_writer *w, const char *key, const int32_t *ids, size_t n)
-{
+static void write_ids(td_json_writer *w, const char *key, const int32_t *ids, size_t n) {
     td_json_key(w, key);
     td_json_begin_array(w);
     for (size_t i = 0; i < n; i++) td_json_write_int(w, ids[i]);
@@ -110,8 +111,7 @@ static void write_ids(td_json_writer *w, const char *key, const int32_t *ids, si
 
 static double rate(double n, double ms) { return ms > 0 ? n * 1e3 / ms : 0; }
 
-static int print_json(const treadle_generator *g, const treadle_stats *stats, double load_ms)
-{
+static int print_json(const treadle_generator *g, const treadle_stats *stats, double load_ms) {
     td_buf out = {0};
     td_json_writer w;
 
@@ -126,10 +126,8 @@ static int print_json(const treadle_generator *g, const treadle_stats *stats, do
         write_ids(&w, "prompt_ids", all.ids, all.n - fresh.n);
         write_ids(&w, "token_ids", fresh.ids, fresh.n);
         td_json_key(&w, "text");
-        if (text.p)
-            td_json_write_string(&w, (td_str){text.p, text.n});
-        else
-            td_json_write_null(&w);
+        if (text.p) td_json_write_string(&w, (td_str){text.p, text.n});
+        else td_json_write_null(&w);
         td_json_key(&w, "finish_reason");
         td_json_write_text(&w, treadle_finish_text(treadle_generator_finish(g, row)));
         td_json_end_object(&w);
@@ -156,8 +154,7 @@ static int print_json(const treadle_generator *g, const treadle_stats *stats, do
 }
 
 /* [rows, steps, vocab]; rows that ended early are filled with NaN. */
-static int write_logits(const treadle_generator *g, const char *path)
-{
+static int write_logits(const treadle_generator *g, const char *path) {
     treadle_error error = {0};
     size_t rows = treadle_generator_n_rows(g), steps = 0;
     treadle_tensor row = {0};
@@ -181,30 +178,42 @@ static int write_logits(const treadle_generator *g, const char *path)
         memcpy(all + i * steps * vocab, row.data, have * sizeof *all);
         for (size_t k = have; k < steps * vocab; k++) all[i * steps * vocab + k] = __builtin_nanf("");
     }
-    treadle_tensor whole = {.dtype = TREADLE_DTYPE_FLOAT, .rank = 3, .dims = {(int64_t)rows, (int64_t)steps, (int64_t)vocab}, .data = all};
+    treadle_tensor whole = {
+        .dtype = TREADLE_DTYPE_FLOAT, .rank = 3, .dims = {(int64_t)rows, (int64_t)steps, (int64_t)vocab}, .data = all};
     treadle_status status = treadle_tensor_write_npy(path, &whole, &error);
     td_free(all);
     return status == TREADLE_OK ? EXIT_OK : td_report(&error);
 }
 
-static void print_timings(const treadle_generator *g, const treadle_stats *s, double load_ms)
-{
-    fprintf(stderr, "load %.1f ms, first token %.1f ms, prefill %lld tokens at %.1f tokens/s, decode %lld tokens at %.1f tokens/s, peak memory %.1f MB\n",
-            load_ms, s->first_token_ms, (long long)s->prompt_tokens, rate((double)s->prompt_tokens, s->prefill_ms),
-            (long long)s->new_tokens, rate((double)s->decode_steps * (double)treadle_generator_n_rows(g), s->decode_ms),
-            (double)td_peak_rss_bytes() / 1048576.0);
+static void print_timings(const treadle_generator *g, const treadle_stats *s, double load_ms) {
+    fprintf(
+        stderr,
+        "load %.1f ms, first token %.1f ms, prefill %lld tokens at %.1f tokens/s, decode %lld tokens at %.1f tokens/s, peak memory %.1f MB\n",
+        load_ms, s->first_token_ms, (long long)s->prompt_tokens, rate((double)s->prompt_tokens, s->prefill_ms),
+        (long long)s->new_tokens, rate((double)s->decode_steps * (double)treadle_generator_n_rows(g), s->decode_ms),
+        (double)td_peak_rss_bytes() / 1048576.0);
 }
 
-static int generate(treadle_model *model, const run_args *args, const treadle_ids *rows, size_t n_rows, double load_ms)
-{
+/* A row's answer and a line feed; of one that was streamed, what is still to come. Without a tokenizer: ids. */
+static void print_answer(const treadle_generator *g, size_t row, bool streamed) {
+    treadle_string text = treadle_generator_text(g, row);
+    treadle_ids ids = treadle_generator_new_ids(g, row);
+
+    if (text.p && !streamed) td_out((td_str){text.p, text.n});
+    for (size_t i = 0; i < ids.n && !text.p; i++) printf("%s%d", i ? "," : "", (int)ids.ids[i]);
+    printf("\n");
+}
+
+static int generate(treadle_model *model, const run_args *args, const treadle_ids *rows, size_t n_rows,
+                    double load_ms) {
     treadle_generate_options options;
     treadle_error error = {0};
     treadle_generator *g = NULL;
     treadle_stats stats = {.struct_size = sizeof stats};
-    int code = EXIT_OK;
 
     treadle_generate_options_init(&options);
-    td_sampling_apply(&args->sampling, &options);
+    int code = td_sampling_apply(&td_command_run, &args->sampling, &options);
+    if (code != EXIT_OK) return code;
     options.keep_logits = args->logits != NULL;
     if (treadle_generator_new(model, &options, &g, &error) != TREADLE_OK) return td_report(&error);
     td_interrupt_watch(g);
@@ -218,16 +227,7 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     } else if (args->json) {
         code = print_json(g, &stats, load_ms);
     } else {
-        for (size_t i = 0; i < n_rows && !streams; i++) {
-            treadle_string text = treadle_generator_text(g, i);
-            if (text.p) printf("%.*s", (int)text.n, text.p);
-            printf("\n");
-        }
-        if (streams && !treadle_generator_text(g, 0).p) { /* no tokenizer: ids */
-            treadle_ids ids = treadle_generator_new_ids(g, 0);
-            for (size_t i = 0; i < ids.n; i++) printf("%s%d", i ? "," : "", (int)ids.ids[i]);
-        }
-        if (streams) printf("\n");
+        for (size_t i = 0; i < n_rows; i++) print_answer(g, i, streams);
     }
     if (code == EXIT_OK && args->logits) code = write_logits(g, args->logits);
     if (args->model.verbose) print_timings(g, &stats, load_ms);
@@ -236,8 +236,7 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     return code;
 }
 
-static int run_run(void *given, char **positional, size_t n_positional)
-{
+static int run_run(void *given, char **positional, size_t n_positional) {
     run_args *args = given;
     treadle_model *model = NULL;
     td_arena arena = {0};
@@ -245,7 +244,8 @@ static int run_run(void *given, char **positional, size_t n_positional)
     int32_t *prompt = NULL;
     (void)n_positional;
 
-    if (args->ids.n && (args->prompt || args->file)) return td_usage(&td_command_run, "--ids and a prompt exclude each other");
+    if (args->ids.n && (args->prompt || args->file))
+        return td_usage(&td_command_run, "--ids and a prompt exclude each other");
     treadle_ids *rows = TD_ARENA_ARRAY(&arena, treadle_ids, args->ids.n + 1);
     if (!rows) return EXIT_RUN;
     int code = EXIT_OK;
@@ -253,8 +253,7 @@ static int run_run(void *given, char **positional, size_t n_positional)
         int32_t *ids;
         if (!td_parse_ids(args->ids.items[i], &arena, &ids, &rows[i].n))
             code = td_usage(&td_command_run, "--ids: expected ids as 1,2,3, found \"%s\"", args->ids.items[i]);
-        else
-            rows[i].ids = ids;
+        else rows[i].ids = ids;
     }
     if (code == EXIT_OK) code = td_model_get(&args->model, positional[0], &arena, &model, &load_ms);
     if (code == EXIT_OK && !args->ids.n) {
@@ -272,8 +271,9 @@ const td_command td_command_run = {
     .name = "run",
     .arguments = "DIR|FILE.gguf|FILE.onnx [-p TEXT | -f FILE | --ids 1,2,3]",
     .summary = "give one answer to a prompt",
-    .help = "The model is a folder, a single .onnx file, or a GGUF file, which is compiled into the cache first. A model with a chat\n"
-            "template gets the prompt as a user's message. The answer is streamed to standard output; nothing else is printed there.",
+    .help =
+        "The model is a folder, a single .onnx file, or a GGUF file, which is compiled into the cache first. A model with a chat\n"
+        "template gets the prompt as a user's message. The answer is streamed to standard output; nothing else is printed there.",
     .options = run_options,
     .n_options = TD_COUNT(run_options),
     .args_bytes = sizeof(run_args),

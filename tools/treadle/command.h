@@ -31,8 +31,8 @@ typedef enum td_option_kind {
 typedef TD_VEC(const char *) td_texts;
 
 typedef struct td_option {
-    const char *name;     /* "max-new-tokens", without dashes */
-    char letter;          /* 'n', or 0 */
+    const char *name; /* "max-new-tokens", without dashes */
+    char letter;      /* 'n', or 0 */
     td_option_kind kind;
     const char *argument; /* "N" in the help; NULL for flags */
     const char *help;     /* one line, or several separated by \n */
@@ -46,7 +46,7 @@ typedef struct td_command {
     const char *help;      /* paragraphs below the usage line; may be "" */
     const td_option *options;
     size_t n_options;
-    size_t args_bytes;     /* of the struct that holds the options; zeroed, then `defaults` */
+    size_t args_bytes; /* of the struct that holds the options; zeroed, then `defaults` */
     void (*defaults)(void *args);
     size_t min_positional, max_positional;
     int (*run)(void *args, char **positional, size_t n_positional);
@@ -56,8 +56,8 @@ extern const td_command *const td_commands[];
 extern const size_t td_n_commands;
 
 extern const td_command td_command_run, td_command_chat, td_command_build, td_command_check, td_command_inspect,
-    td_command_explain, td_command_bench, td_command_drive, td_command_conformance, td_command_cache, td_command_tokenize,
-    td_command_detokenize, td_command_template, td_command_ops;
+    td_command_explain, td_command_bench, td_command_drive, td_command_conformance, td_command_cache,
+    td_command_tokenize, td_command_detokenize, td_command_template, td_command_ops;
 
 /* Parses argv after the command's name and runs it. Prints usage errors and help. */
 int td_run_command(const td_command *command, int argc, char **argv);
@@ -66,6 +66,9 @@ void td_print_help(const td_command *command);
 /* "treadle: file:line:column /pointer: message. hint" on standard error; returns the exit code that fits the status. */
 int td_report(const treadle_error *error);
 int td_usage(const td_command *command, const char *format, ...) TD_PRINTF(2, 3); /* EXIT_USAGE */
+
+/* Flushes standard output, last of all; returns code, or EXIT_RUN after a message if something was not written. */
+int td_finish_output(int code);
 
 /* Writes all of it to standard output; false: it could not (closed pipe, full disk). */
 bool td_out(td_str text);
@@ -81,20 +84,37 @@ typedef struct td_model_args {
     bool strict, no_passes, no_cache, verbose, quiet;
     td_texts set;
 } td_model_args;
-#define MODEL_OPTIONS(type)                                                                                           \
-    {"threads", 't', OPTION_INT, "N", "use exactly N threads (default: all CPUs of this process)",                    \
-     offsetof(type, model.threads)},                                                                                  \
-        {"activations", 0, OPTION_TEXT, "HOW",                                                                        \
-         "auto, float (never quantise activations) or int8 (default: auto)", offsetof(type, model.activations)},      \
-        {"set", 0, OPTION_LIST, "/POINTER=JSON", "change one value of the config; repeatable",                        \
-         offsetof(type, model.set)},                                                                                  \
-        {"strict", 0, OPTION_FLAG, NULL, "unknown config keys are errors", offsetof(type, model.strict)},             \
+#define MODEL_OPTIONS(type)                                                                                              \
+    {"threads",                                                                                                          \
+     't',                                                                                                                \
+     OPTION_INT,                                                                                                         \
+     "N",                                                                                                                \
+     "use exactly N threads (default: all CPUs of this process)",                                                        \
+     offsetof(type, model.threads)},                                                                                     \
+        {"activations",                                                                                                  \
+         0,                                                                                                              \
+         OPTION_TEXT,                                                                                                    \
+         "HOW",                                                                                                          \
+         "auto, float (never quantise activations) or int8 (default: auto)",                                             \
+         offsetof(type, model.activations)},                                                                             \
+        {"set",                                                                                                          \
+         0,                                                                                                              \
+         OPTION_LIST,                                                                                                    \
+         "/POINTER=JSON",                                                                                                \
+         "change one value of the config; repeatable",                                                                   \
+         offsetof(type, model.set)},                                                                                     \
+        {"strict", 0, OPTION_FLAG, NULL, "unknown config keys are errors", offsetof(type, model.strict)},                \
         {"no-passes", 0, OPTION_FLAG, NULL, "run graphs as written, without rewrites", offsetof(type, model.no_passes)}, \
-        {"no-cache", 0, OPTION_FLAG, NULL, "do not keep packed weights on disk", offsetof(type, model.no_cache)},     \
-        {"cpu", 0, OPTION_TEXT, "SET", "instruction sets to use: none, avx2, avxvnni, avx512, all",                   \
-         offsetof(type, model.cpu)},                                                                                  \
-        {"verbose", 'v', OPTION_FLAG, NULL, "print timings on standard error", offsetof(type, model.verbose)},        \
-        {"quiet", 'q', OPTION_FLAG, NULL, "no progress and no notes", offsetof(type, model.quiet)}
+        {"no-cache", 0, OPTION_FLAG, NULL, "do not keep packed weights on disk", offsetof(type, model.no_cache)},        \
+        {"cpu",                                                                                                          \
+         0,                                                                                                              \
+         OPTION_TEXT,                                                                                                    \
+         "SET",                                                                                                          \
+         "instruction sets to use: none, avx2, avxvnni, avx512, all",                                                    \
+         offsetof(type, model.cpu)},                                                                                     \
+        {"verbose", 'v', OPTION_FLAG, NULL, "print timings on standard error", offsetof(type, model.verbose)}, {         \
+        "quiet", 'q', OPTION_FLAG, NULL, "no progress and no notes", offsetof(type, model.quiet)                         \
+    }
 
 /* A model path ready to open: a folder or .onnx file as it is; a GGUF file is compiled into the cache first (and said so on
  * standard error). Everything lives in the arena. Returns EXIT_OK or reports and returns the code. */
@@ -106,10 +126,12 @@ typedef struct td_model_source {
 int td_model_source_get(const td_model_args *args, const char *given, td_arena *arena, td_model_source *out);
 
 /* td_model_source_get, then treadle_model_open. *out_load_ms may be NULL. */
-int td_model_get(const td_model_args *args, const char *given, td_arena *arena, treadle_model **out, double *out_load_ms);
+int td_model_get(const td_model_args *args, const char *given, td_arena *arena, treadle_model **out,
+                 double *out_load_ms);
 
 /* Compiles a GGUF file into out_dir with a progress bar. */
-int td_compile_with_progress(const char *source, const char *out_dir, const treadle_compile_options *options, bool quiet);
+int td_compile_with_progress(const char *source, const char *out_dir, const treadle_compile_options *options,
+                             bool quiet);
 
 /* --- sampling options (sampling.c), shared by run and chat */
 typedef struct td_sampling_args {
@@ -119,26 +141,65 @@ typedef struct td_sampling_args {
     td_texts stop;
 } td_sampling_args;
 void td_sampling_defaults(td_sampling_args *args);
-#define SAMPLING_OPTIONS(type)                                                                                        \
-    {"max-new-tokens", 'n', OPTION_INT, "N", "at most N new tokens", offsetof(type, sampling.max_new_tokens)},        \
-        {"max-length", 0, OPTION_INT, "N", "at most N tokens with the prompt", offsetof(type, sampling.max_length)},  \
-        {"min-length", 0, OPTION_INT, "N", "no end before N tokens with the prompt", offsetof(type, sampling.min_length)}, \
-        {"temperature", 0, OPTION_DOUBLE, "T", "sample at temperature T; 0: greedy", offsetof(type, sampling.temperature)}, \
-        {"top-k", 0, OPTION_INT, "K", "sample from the K best tokens; 0: all", offsetof(type, sampling.top_k)},       \
-        {"top-p", 0, OPTION_DOUBLE, "P", "sample from the best tokens of total probability P", offsetof(type, sampling.top_p)}, \
-        {"min-p", 0, OPTION_DOUBLE, "P", "drop tokens below P times the best one's probability", offsetof(type, sampling.min_p)}, \
-        {"repetition-penalty", 0, OPTION_DOUBLE, "R", "make tokens that occurred less likely; 1: off",                \
-         offsetof(type, sampling.repetition_penalty)},                                                                \
-        {"no-repeat-ngram-size", 0, OPTION_INT, "N", "no N-gram of tokens twice; 0: off",                             \
-         offsetof(type, sampling.no_repeat_ngram_size)},                                                              \
-        {"seed", 's', OPTION_INT, "S", "seed of the sampler: the same seed gives the same answer",                    \
-         offsetof(type, sampling.seed)},                                                                              \
-        {"greedy", 0, OPTION_FLAG, NULL, "always the best token", offsetof(type, sampling.greedy)},                   \
-        {"sample", 0, OPTION_FLAG, NULL, "draw tokens even if the model's default is greedy", offsetof(type, sampling.sample)}, \
+#define SAMPLING_OPTIONS(type)                                                                                         \
+    {"max-new-tokens", 'n', OPTION_INT, "N", "at most N new tokens", offsetof(type, sampling.max_new_tokens)},         \
+        {"max-length", 0, OPTION_INT, "N", "at most N tokens with the prompt", offsetof(type, sampling.max_length)},   \
+        {"min-length",                                                                                                 \
+         0,                                                                                                            \
+         OPTION_INT,                                                                                                   \
+         "N",                                                                                                          \
+         "no end before N tokens with the prompt",                                                                     \
+         offsetof(type, sampling.min_length)},                                                                         \
+        {"temperature",                                                                                                \
+         0,                                                                                                            \
+         OPTION_DOUBLE,                                                                                                \
+         "T",                                                                                                          \
+         "sample at temperature T; 0: greedy",                                                                         \
+         offsetof(type, sampling.temperature)},                                                                        \
+        {"top-k", 0, OPTION_INT, "K", "sample from the K best tokens; 0: all", offsetof(type, sampling.top_k)},        \
+        {"top-p",                                                                                                      \
+         0,                                                                                                            \
+         OPTION_DOUBLE,                                                                                                \
+         "P",                                                                                                          \
+         "sample from the best tokens of total probability P",                                                         \
+         offsetof(type, sampling.top_p)},                                                                              \
+        {"min-p",                                                                                                      \
+         0,                                                                                                            \
+         OPTION_DOUBLE,                                                                                                \
+         "P",                                                                                                          \
+         "drop tokens below P times the best one's probability",                                                       \
+         offsetof(type, sampling.min_p)},                                                                              \
+        {"repetition-penalty",                                                                                         \
+         0,                                                                                                            \
+         OPTION_DOUBLE,                                                                                                \
+         "R",                                                                                                          \
+         "make tokens that occurred less likely; 1: off",                                                              \
+         offsetof(type, sampling.repetition_penalty)},                                                                 \
+        {"no-repeat-ngram-size",                                                                                       \
+         0,                                                                                                            \
+         OPTION_INT,                                                                                                   \
+         "N",                                                                                                          \
+         "no N-gram of tokens twice; 0: off",                                                                          \
+         offsetof(type, sampling.no_repeat_ngram_size)},                                                               \
+        {"seed",                                                                                                       \
+         's',                                                                                                          \
+         OPTION_INT,                                                                                                   \
+         "S",                                                                                                          \
+         "seed of the sampler: the same seed gives the same answer",                                                   \
+         offsetof(type, sampling.seed)},                                                                               \
+        {"greedy", 0, OPTION_FLAG, NULL, "always the best token", offsetof(type, sampling.greedy)},                    \
+        {"sample",                                                                                                     \
+         0,                                                                                                            \
+         OPTION_FLAG,                                                                                                  \
+         NULL,                                                                                                         \
+         "draw tokens even if the model's default is greedy",                                                          \
+         offsetof(type, sampling.sample)},                                                                             \
         {"ignore-eos", 0, OPTION_FLAG, NULL, "end tokens do not end the answer", offsetof(type, sampling.ignore_eos)}, \
-        {"stop", 0, OPTION_LIST, "S", "end the answer before the text S; repeatable", offsetof(type, sampling.stop)}
-/* Fills a treadle_generate_options; pointers go into args. */
-void td_sampling_apply(const td_sampling_args *args, treadle_generate_options *out);
+    {                                                                                                                  \
+        "stop", 0, OPTION_LIST, "S", "end the answer before the text S; repeatable", offsetof(type, sampling.stop)     \
+    }
+/* Fills an initialised treadle_generate_options; pointers go into args. EXIT_OK, or a usage error that was printed. */
+int td_sampling_apply(const td_command *command, const td_sampling_args *args, treadle_generate_options *out);
 
 /* --- interruption (main.c). Ctrl-C ends the process at once, unless a generator is watched or somebody asks td_interrupted now and
  * then (td_interrupt_defer); a second Ctrl-C always does. */

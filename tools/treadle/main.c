@@ -8,9 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS(X)                                                                                                   \
-    X(run) X(chat) X(build) X(check) X(inspect) X(explain) X(bench) X(drive) X(conformance) X(cache) X(tokenize)      \
-    X(detokenize) X(template) X(ops)
+#define COMMANDS(X)                                                                                                    \
+    X(run)                                                                                                             \
+    X(chat) X(build) X(check) X(inspect) X(explain) X(bench) X(drive) X(conformance) X(cache) X(tokenize)              \
+        X(detokenize) X(template) X(ops)
 
 #define ENTRY(name) &td_command_##name,
 const td_command *const td_commands[] = {COMMANDS(ENTRY)};
@@ -20,8 +21,7 @@ const size_t td_n_commands = TD_COUNT(td_commands);
 static volatile sig_atomic_t interrupted, deferred;
 static treadle_generator *volatile watched;
 
-static void on_interrupt(int signal)
-{
+static void on_interrupt(int signal) {
     (void)signal;
     treadle_generator *generator = watched;
     if (interrupted || (!generator && !deferred)) _exit(EXIT_INTERRUPTED);
@@ -35,23 +35,22 @@ void td_interrupt_defer(bool on) { deferred = on; }
 void td_interrupt_watch(treadle_generator *generator) { watched = generator; }
 
 /* --- help */
-static void print_help(FILE *out)
-{
-    fprintf(out, "treadle %s - runs generative ONNX models\n\nusage: treadle COMMAND [ARGUMENTS]\n\ncommands:\n", treadle_version());
-    for (size_t i = 0; i < td_n_commands; i++) fprintf(out, "  %-12s %s\n", td_commands[i]->name, td_commands[i]->summary);
+static void print_help(FILE *out) {
+    fprintf(out, "treadle %s - runs generative ONNX models\n\nusage: treadle COMMAND [ARGUMENTS]\n\ncommands:\n",
+            treadle_version());
+    for (size_t i = 0; i < td_n_commands; i++)
+        fprintf(out, "  %-12s %s\n", td_commands[i]->name, td_commands[i]->summary);
     fprintf(out, "\n`treadle COMMAND --help` says more. A first answer:\n"
                  "  treadle run MODEL.gguf -p \"What is the capital of France?\"\n");
 }
 
-static const td_command *find_command(const char *name)
-{
+static const td_command *find_command(const char *name) {
     for (size_t i = 0; i < td_n_commands; i++)
         if (strcmp(td_commands[i]->name, name) == 0) return td_commands[i];
     return NULL;
 }
 
-static int unknown_command(const char *name)
-{
+static int unknown_command(const char *name) {
     const char *names[TD_COUNT(td_commands)];
 
     for (size_t i = 0; i < td_n_commands; i++) names[i] = td_commands[i]->name;
@@ -62,8 +61,7 @@ static int unknown_command(const char *name)
     return EXIT_USAGE;
 }
 
-int main(int argc, char **argv)
-{
+static int command_line(int argc, char **argv) {
     struct sigaction action = {.sa_handler = on_interrupt};
 
     sigaction(SIGINT, &action, NULL);
@@ -75,10 +73,8 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
         const td_command *command = argc > 2 ? find_command(argv[2]) : NULL;
         if (argc > 2 && !command) return unknown_command(argv[2]);
-        if (command)
-            td_print_help(command);
-        else
-            print_help(stdout);
+        if (command) td_print_help(command);
+        else print_help(stdout);
         return EXIT_OK;
     }
     if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "version") == 0) {
@@ -88,3 +84,5 @@ int main(int argc, char **argv)
     const td_command *command = find_command(argv[1]);
     return command ? td_run_command(command, argc - 2, argv + 2) : unknown_command(argv[1]);
 }
+
+int main(int argc, char **argv) { return td_finish_output(command_line(argc, argv)); }

@@ -1,8 +1,8 @@
 /* tools/treadle/options.c - command lines: parsing by table, environment, help. */
 #include "command.h"
 
-#include "base/error.h"
 #include "base/alloc.h"
+#include "base/error.h"
 #include "base/number.h"
 
 #include <ctype.h>
@@ -11,13 +11,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-bool td_out(td_str text)
-{
-    return fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0;
+bool td_out(td_str text) { return fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0; }
+
+int td_finish_output(int code) {
+    bool bad = fflush(stdout) != 0 || ferror(stdout);
+
+    if (!bad || (code != EXIT_OK && code != EXIT_RUN)) return code;
+    fprintf(stderr, "treadle: standard output cannot be written\n");
+    return EXIT_RUN;
 }
 
-int td_report(const treadle_error *error)
-{
+int td_report(const treadle_error *error) {
     char text[4096];
 
     treadle_error_format(error, text, sizeof text);
@@ -33,27 +37,26 @@ int td_report(const treadle_error *error)
     }
 }
 
-int td_usage(const td_command *command, const char *format, ...)
-{
+int td_usage(const td_command *command, const char *format, ...) {
     va_list args;
 
     fprintf(stderr, "treadle %s: ", command->name);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\nusage: treadle %s %s\nTry `treadle %s --help`.\n", command->name, command->arguments, command->name);
+    fprintf(stderr, "\nusage: treadle %s %s\nTry `treadle %s --help`.\n", command->name, command->arguments,
+            command->name);
     return EXIT_USAGE;
 }
 
-static void print_option(const td_option *o)
-{
+static void print_option(const td_option *o) {
     char left[64];
     const char *help = o->help;
 
     if (o->letter)
-        snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, o->argument ? " " : "", o->argument ? o->argument : "");
-    else
-        snprintf(left, sizeof left, "    --%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
+        snprintf(left, sizeof left, "-%c, --%s%s%s", o->letter, o->name, o->argument ? " " : "",
+                 o->argument ? o->argument : "");
+    else snprintf(left, sizeof left, "    --%s%s%s", o->name, o->argument ? " " : "", o->argument ? o->argument : "");
     while (help) {
         const char *end = strchr(help, '\n');
         int n = end ? (int)(end - help) : (int)strlen(help);
@@ -63,8 +66,7 @@ static void print_option(const td_option *o)
     }
 }
 
-void td_print_help(const td_command *command)
-{
+void td_print_help(const td_command *command) {
     printf("usage: treadle %s %s\n\n%s\n", command->name, command->arguments, command->summary);
     if (command->help[0]) printf("\n%s\n", command->help);
     printf("\noptions:\n");
@@ -74,8 +76,7 @@ void td_print_help(const td_command *command)
 }
 
 /* Stores the text of a value where the option says. Returns what was expected, or NULL if all is well. */
-static const char *store(const td_option *o, void *args, const char *text)
-{
+static const char *store(const td_option *o, void *args, const char *text) {
     void *target = (char *)args + o->offset;
     td_texts *list = target;
 
@@ -89,8 +90,7 @@ static const char *store(const td_option *o, void *args, const char *text)
     return NULL;
 }
 
-static int read_environment(const td_command *command, void *args)
-{
+static int read_environment(const td_command *command, void *args) {
     for (size_t i = 0; i < command->n_options; i++) {
         const td_option *o = &command->options[i];
         char name[80];
@@ -104,28 +104,26 @@ static int read_environment(const td_command *command, void *args)
             continue;
         }
         const char *expected = store(o, args, value);
-        if (expected) return td_usage(command, "environment variable %s: expected %s, found \"%s\"", name, expected, value);
+        if (expected)
+            return td_usage(command, "environment variable %s: expected %s, found \"%s\"", name, expected, value);
     }
     return EXIT_OK;
 }
 
-static const td_option *find_long(const td_command *command, const char *name, size_t n)
-{
+static const td_option *find_long(const td_command *command, const char *name, size_t n) {
     for (size_t i = 0; i < command->n_options; i++)
         if (strlen(command->options[i].name) == n && memcmp(command->options[i].name, name, n) == 0)
             return &command->options[i];
     return NULL;
 }
 
-static const td_option *find_letter(const td_command *command, char letter)
-{
+static const td_option *find_letter(const td_command *command, char letter) {
     for (size_t i = 0; i < command->n_options; i++)
         if (command->options[i].letter == letter) return &command->options[i];
     return NULL;
 }
 
-static int unknown_option(const td_command *command, const char *given)
-{
+static int unknown_option(const td_command *command, const char *given) {
     const char *names[64];
     size_t n = 0;
     char word[80];
@@ -139,8 +137,7 @@ static int unknown_option(const td_command *command, const char *given)
 }
 
 /* One option at argv[*at]; moves *at past its value. */
-static int parse_option(const td_command *command, void *args, int argc, char **argv, int *at)
-{
+static int parse_option(const td_command *command, void *args, int argc, char **argv, int *at) {
     const char *given = argv[*at], *value = NULL;
     const td_option *o;
 
@@ -164,8 +161,7 @@ static int parse_option(const td_command *command, void *args, int argc, char **
     return EXIT_OK;
 }
 
-static void free_lists(const td_command *command, void *args)
-{
+static void free_lists(const td_command *command, void *args) {
     for (size_t i = 0; i < command->n_options; i++) {
         if (command->options[i].kind != OPTION_LIST) continue;
         td_texts *list = (void *)((char *)args + command->options[i].offset);
@@ -174,18 +170,18 @@ static void free_lists(const td_command *command, void *args)
 }
 
 /* Lists given on the command line replace those of the environment. */
-static bool names_list(const td_option *o, int argc, char **argv)
-{
+static bool names_list(const td_option *o, int argc, char **argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         size_t n = strlen(o->name);
-        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, o->name, n) == 0 && (!argv[i][n + 2] || argv[i][n + 2] == '='))
+        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, o->name, n) == 0 &&
+            (!argv[i][n + 2] || argv[i][n + 2] == '='))
             return true;
     }
     return false;
 }
 
-static int parse(const td_command *command, void *args, int argc, char **argv, char **positional, size_t *n_positional)
-{
+static int parse(const td_command *command, void *args, int argc, char **argv, char **positional,
+                 size_t *n_positional) {
     bool options_end = false;
     int code = read_environment(command, args);
 
@@ -209,8 +205,7 @@ static int parse(const td_command *command, void *args, int argc, char **argv, c
     return code;
 }
 
-int td_run_command(const td_command *command, int argc, char **argv)
-{
+int td_run_command(const td_command *command, int argc, char **argv) {
     size_t n_positional = 0;
 
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
@@ -232,15 +227,10 @@ int td_run_command(const td_command *command, int argc, char **argv)
     free_lists(command, args);
     td_free(positional);
     td_free(args);
-    if (code == EXIT_OK && fflush(stdout) != 0) {
-        fprintf(stderr, "treadle: standard output cannot be written\n");
-        code = EXIT_RUN;
-    }
     return code;
 }
 
-int td_read_prompt(const td_command *command, const char *text, const char *file, char **out, size_t *out_bytes)
-{
+int td_read_prompt(const td_command *command, const char *text, const char *file, char **out, size_t *out_bytes) {
     td_buf buf = {0};
 
     if (text && file) return td_usage(command, "-p and -f exclude each other");
@@ -276,8 +266,7 @@ int td_read_prompt(const td_command *command, const char *text, const char *file
     return EXIT_OK;
 }
 
-bool td_parse_ids(const char *text, td_arena *arena, int32_t **out, size_t *out_n)
-{
+bool td_parse_ids(const char *text, td_arena *arena, int32_t **out, size_t *out_n) {
     size_t n = 1, i = 0;
 
     for (const char *c = text; *c; c++) n += *c == ',';
