@@ -34,7 +34,8 @@ typedef struct tile_args {
     int64_t c_row;
     bool add;
     const float *bias;
-    int last; /* columns of the last vector, 1 to 16 */
+    int last;      /* columns of the last vector, 1 to 16 */
+    int64_t ahead; /* how far B is fetched ahead of its use, in elements */
 } tile_args;
 
 TD_INLINE vf load_b(const td_dtype type, const void *b, int64_t at, const bool part, int n) {
@@ -46,24 +47,25 @@ TD_INLINE vf load_b(const td_dtype type, const void *b, int64_t at, const bool p
 }
 
 /* rows x cols * 16 sums in registers. part: the last vector is not full. */
-TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const bool part, const bool prefetch,
-                    const tile_args *t) {
+TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const bool part, const tile_args *t) {
     vf sum[ROWS][WIDEST];
     const float *a = t->a;
     int64_t at = 0;
 
     TD_UNROLL
-    for (int i = 0; i < rows; i++) TD_UNROLL
-    for (int j = 0; j < cols; j++) {
-        const float *c = t->c + i * t->c_row + j * P;
-        sum[i][j] = !t->add ? vf_zero() : part && j == cols - 1 ? vf_load_n(c, t->last) : vf_load(c);
+    for (int i = 0; i < rows; i++) {
+        TD_UNROLL
+        for (int j = 0; j < cols; j++) {
+            const float *c = t->c + i * t->c_row + j * P;
+            sum[i][j] = !t->add ? vf_zero() : part && j == cols - 1 ? vf_load_n(c, t->last) : vf_load(c);
+        }
     }
     for (int64_t k = 0; k < t->k; k++, a++, at += t->b_k) {
         vf b[WIDEST];
         TD_UNROLL
         for (int j = 0; j < cols; j++) {
             int64_t from = at + j * t->b_panel;
-            if (prefetch) TD_PREFETCH((const char *)t->b + (from + AHEAD * t->b_k) * (type == TD_FLOAT ? 4 : 2));
+            TD_PREFETCH((const char *)t->b + (from + t->ahead) * (type == TD_FLOAT ? 4 : 2));
             b[j] = load_b(type, t->b, from, part && j == cols - 1, t->last);
         }
         TD_UNROLL
@@ -92,41 +94,40 @@ TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const b
 
 /* A full-width tile, or one vector of up to 16 columns. */
 #define TILE(rows, type, name)                                                                                         \
-    static void name##_##rows(const tile_args *t, bool wide, bool prefetch) {                                          \
-        if (!wide) tile(rows, 1, type, true, false, t);                                                                \
-        else if (prefetch) tile(rows, COLS(rows), type, false, true, t);                                               \
-        else tile(rows, COLS(rows), type, false, false, t);                                                            \
+    static void name##_##rows(const tile_args *t, bool wide) {                                                         \
+        if (wide) tile(rows, COLS(rows), type, false, t);                                                              \
+        else tile(rows, 1, type, true, t);                                                                             \
     }
+/* clang-format off */
+#define UP_TO_6(M, ...) M(1, __VA_ARGS__) M(2, __VA_ARGS__) M(3, __VA_ARGS__) M(4, __VA_ARGS__) M(5, __VA_ARGS__) M(6, __VA_ARGS__)
 #if ROWS == 12
-#define EACH_ROWS(M, ...)                                                                                              \
-    M(1, __VA_ARGS__)                                                                                                  \
-    M(2, __VA_ARGS__) M(3, __VA_ARGS__) M(4, __VA_ARGS__) M(5, __VA_ARGS__) M(6, __VA_ARGS__) M(7, __VA_ARGS__)        \
-        M(8, __VA_ARGS__) M(9, __VA_ARGS__) M(10, __VA_ARGS__) M(11, __VA_ARGS__) M(12, __VA_ARGS__)
+#define UP_TO_ROWS(M, ...)                                                                                             \
+    UP_TO_6(M, __VA_ARGS__)                                                                                            \
+    M(7, __VA_ARGS__) M(8, __VA_ARGS__) M(9, __VA_ARGS__) M(10, __VA_ARGS__) M(11, __VA_ARGS__) M(12, __VA_ARGS__)
 #else
-#define EACH_ROWS(M, ...)                                                                                              \
-    M(1, __VA_ARGS__) M(2, __VA_ARGS__) M(3, __VA_ARGS__) M(4, __VA_ARGS__) M(5, __VA_ARGS__) M(6, __VA_ARGS__)
+#define UP_TO_ROWS UP_TO_6
 #endif
-EACH_ROWS(TILE, TD_FLOAT, tile_f32)
-EACH_ROWS(TILE, TD_FLOAT16, tile_f16)
-EACH_ROWS(TILE, TD_BFLOAT16, tile_bf16)
+/* clang-format on */
+UP_TO_ROWS(TILE, TD_FLOAT, tile_f32)
+UP_TO_6(TILE, TD_FLOAT16, tile_f16)
+UP_TO_6(TILE, TD_BFLOAT16, tile_bf16)
 
-typedef void tile_fn(const tile_args *t, bool wide, bool prefetch);
+typedef void tile_fn(const tile_args *t, bool wide);
 #define TILE_ROW(rows, name) name##_##rows,
-static tile_fn *const tiles_f32[ROWS] = {EACH_ROWS(TILE_ROW, tile_f32)};
-static tile_fn *const tiles_f16[ROWS] = {EACH_ROWS(TILE_ROW, tile_f16)};
-static tile_fn *const tiles_bf16[ROWS] = {EACH_ROWS(TILE_ROW, tile_bf16)};
+static tile_fn *const tiles_f32[] = {UP_TO_ROWS(TILE_ROW, tile_f32)};
+static tile_fn *const tiles_f16[] = {UP_TO_6(TILE_ROW, tile_f16)};
+static tile_fn *const tiles_bf16[] = {UP_TO_6(TILE_ROW, tile_bf16)};
 
 static const int8_t tile_cols[ROWS] = {
 #define TILE_COLS(rows, unused) COLS(rows),
-    EACH_ROWS(TILE_COLS, 0)};
+    UP_TO_ROWS(TILE_COLS, 0)};
 
 /* Row blocks of equal height, so that none is much slower than the others, inside column groups as wide as their tiles: a
  * group of B is read once from where it is and then from a cache. */
 void BLOCK(const td_gemm_block *block) {
-    tile_fn *const *tiles = block->b_type == TD_FLOAT     ? tiles_f32
-                            : block->b_type == TD_FLOAT16 ? tiles_f16
-                                                          : tiles_bf16;
-    int64_t bytes = block->b_type == TD_FLOAT ? 4 : 2, n_blocks = (block->m + ROWS - 1) / ROWS;
+    bool half = block->b_type != TD_FLOAT;
+    tile_fn *const *tiles = !half ? tiles_f32 : block->b_type == TD_FLOAT16 ? tiles_f16 : tiles_bf16;
+    int64_t bytes = half ? 2 : 4, most = half ? 6 : ROWS, n_blocks = (block->m + most - 1) / most;
     if (n_blocks == 0) return;
     int64_t height = (block->m + n_blocks - 1) / n_blocks, group = tile_cols[height - 1] * P;
     tile_args t = {.k = block->k,
@@ -141,6 +142,7 @@ void BLOCK(const td_gemm_block *block) {
         for (int64_t i = 0; i < block->m; i += height) {
             int64_t rows = TD_MIN(height, block->m - i), width = tile_cols[rows - 1] * P;
             t.a = block->a + i * block->a_row;
+            t.ahead = block->prefetch && i == 0 ? AHEAD * block->b_k : 0;
             for (int64_t j = j0; j < j1;) {
                 bool wide = j + width <= j1;
                 int64_t count = wide ? width : TD_MIN((int64_t)P, j1 - j);
@@ -148,7 +150,7 @@ void BLOCK(const td_gemm_block *block) {
                 t.c = block->c + i * block->c_row + j;
                 t.bias = block->bias ? block->bias + j : NULL;
                 t.last = wide ? P : (int)count;
-                tiles[rows - 1](&t, wide, block->prefetch && i == 0);
+                tiles[rows - 1](&t, wide);
                 j += count;
             }
         }
