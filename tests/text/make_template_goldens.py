@@ -159,7 +159,7 @@ WRITTEN = r"""
   c
 {{- 'd' -}}
   e {#- f -#} g
-	{% set x = 1 %}
+⇥{% set x = 1 %}
 h  {% set x = 1 %}  i
 {%- raw %}
   {{ j }} {%- k -%}
@@ -470,7 +470,8 @@ def main():
     if "--random" not in sys.argv:
         for part in WRITTEN.strip("\n").split("=== ")[1:]:
             name, _, source = part.partition("\n")
-            rows.append(render(name, source[:-1] if source.endswith("\n") else source, list(enumerate(CONTEXTS))))
+            source = source.removesuffix("\n").replace("⇥", "\t")
+            rows.append(render(name, source, list(enumerate(CONTEXTS))))
     maker = Maker(seed)
     for k in range(count):
         source = maker.template(k)
