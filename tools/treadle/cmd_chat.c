@@ -222,8 +222,9 @@ static char *read_message(const chat *c) {
     return message.p;
 }
 
-static void chat_loop(chat *c) {
-    int empty_interrupts = 0;
+/* Until the end of input, /quit, or two interrupts in a row (one, where no terminal can ask again). */
+static int chat_loop(chat *c) {
+    bool terminal = isatty(STDIN_FILENO), warned = false;
 
     for (;;) {
         td_interrupt_defer(true);
@@ -232,16 +233,18 @@ static void chat_loop(chat *c) {
         td_interrupt_clear();
         td_interrupt_defer(false);
         if (!message) {
-            if (!stopped || ++empty_interrupts > 1) return;
+            if (!stopped) return EXIT_OK;
+            if (!terminal || warned) return EXIT_INTERRUPTED;
+            warned = true;
             printf("\n(Ctrl-C again, Ctrl-D or /quit leaves)\n");
             continue;
         }
-        empty_interrupts = 0;
+        warned = false;
         bool go_on = true;
         if (message[0] == '/') go_on = slash(c, message);
         else if (message[0] && add_turn(c, "user", message, strlen(message))) answer(c);
         td_free(message);
-        if (!go_on) return;
+        if (!go_on) return EXIT_OK;
     }
 }
 
@@ -269,7 +272,7 @@ static int chat_run(void *given, char **positional, size_t n_positional) {
     if (code == EXIT_OK) {
         if (isatty(STDIN_FILENO) && !c.args->model.quiet) printf("Type a message; /help lists commands.\n");
         start_over(&c, c.args->system);
-        chat_loop(&c);
+        code = chat_loop(&c);
     }
     drop_turns(&c, 0);
     td_vec_free(&c.turns);
