@@ -1,0 +1,33 @@
+"""The one-op models of tests/light/ops (make_op_data.py) on every instruction set, with passes on and off.
+
+timeout: 300
+"""
+import os
+
+import testing
+
+OPS = testing.source("tests/light/ops")
+
+
+def run_all(passes, cpu):
+    out = testing.treadle_json("conformance", OPS, "--passes", passes, "--json", env={**os.environ, "TREADLE_CPU": cpu})
+    odd = [c for c in out["cases"] if c["result"] != "passed"]
+    testing.equal(odd, [])
+    testing.equal(out["passed"], len(os.listdir(OPS)))
+
+
+def test_plain_c():
+    run_all("all", "none")
+    run_all("none", "none")
+
+
+def test_avx2():
+    run_all("all", "avx2")
+
+
+def test_best():
+    run_all("all", "all")
+    run_all("none", "all")
+
+
+testing.main()
