@@ -170,6 +170,7 @@ static treadle_status read_options(drive *d, treadle_generate_options *o)
 
     treadle_generate_options_init(o);
     o->do_sample = 0;
+    if (options && options->kind != TD_JSON_OBJECT) return fail(d, "options: expected an object");
     for (const td_json *v = options ? options->first : NULL; v && status == TREADLE_OK; v = v->next) {
         status = read_number(d, v, o, &known);
         if (known || status != TREADLE_OK) continue;
@@ -299,7 +300,8 @@ static treadle_status timeline_step(drive *d, treadle_generator *g, const td_jso
     if (append) {
         status = read_ids(d, append, "append", &ids);
         if (status == TREADLE_OK) status = treadle_generator_append(g, &ids, 1, &d->error);
-    } else if (count && count->kind == TD_JSON_INT) {
+    } else if (count && count->kind == TD_JSON_INT && count->as_int >= 0) {
+        size_t before = treadle_generator_n_rows(g) ? treadle_generator_new_ids(g, 0).n : 0;
         status = treadle_generator_run(g, count->as_int, NULL, NULL, &d->error);
         if (status == TREADLE_OK && logits_to) {
             status = treadle_generator_step_logits(g, 0, &logits, &d->error);
@@ -307,9 +309,8 @@ static treadle_status timeline_step(drive *d, treadle_generator *g, const td_jso
         }
         if (status == TREADLE_OK) {
             ids = treadle_generator_new_ids(g, 0);
-            size_t n = TD_MIN(ids.n, (size_t)TD_MAX(count->as_int, 0)); /* of this run: earlier ones may come before */
             td_json_key(&d->out, "tokens");
-            write_ids(d, (treadle_ids){ids.ids + (ids.n - n), n});
+            write_ids(d, (treadle_ids){ids.ids + before, ids.n - before});
         }
     } else if (rewind && rewind->kind == TD_JSON_INT && rewind->as_int >= 0) {
         status = treadle_generator_rewind(g, 0, (size_t)rewind->as_int, &d->error);
