@@ -38,10 +38,11 @@ static int print_and_free(char *text)
 static void print_message(const treadle_message *m)
 {
     static const char *const levels[] = {"error", "warning", "note"};
+    const char *space = m->file[0] && m->pointer[0] ? " " : "", *colon = m->file[0] || m->pointer[0] ? ": " : "";
 
     printf("%s", m->file);
     if (m->line) printf(":%u:%u", m->line, m->column);
-    printf("%s%s%s%s: %s\n", m->pointer[0] ? " " : "", m->pointer, m->file[0] || m->pointer[0] ? ": " : "", levels[m->level], m->message);
+    printf("%s%s%s%s: %s\n", space, m->pointer, colon, levels[m->level], m->message);
 }
 
 static int check_run(void *given, char **positional, size_t n_positional)
