@@ -37,9 +37,8 @@ typedef struct td_attention_f32 {
     int64_t window; /* > 0: query i sees keys after first + i - window only */
     float scale;
     float softcap;     /* > 0: scores become softcap * tanh(score / softcap) */
-    const float *bias; /* added to scores: bias[i * bias_row + g * bias_head + j], or NULL */
+    const float *bias; /* added to the scores after the softcap: bias[i * bias_row + g * bias_head + j], or NULL */
     int64_t bias_row, bias_head;
-    bool bias_first;   /* before the softcap */
     const float *sink; /* [group] further scores in the softmax that carry no value, or NULL */
 } td_attention_f32;
 

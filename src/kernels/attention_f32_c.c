@@ -26,9 +26,8 @@ static float score(const td_attention_f32 *job, int64_t i, int64_t g, int64_t ke
     float dot = 0;
     for (int64_t d = 0; d < job->head_size; d++) dot += q[d] * k[d];
     dot *= job->scale;
-    if (job->bias_first) dot += bias;
     if (job->softcap > 0) dot = job->softcap * tanhf(dot / job->softcap);
-    return job->bias_first ? dot : dot + bias;
+    return dot + bias;
 }
 
 static void run_row(const td_attention_f32 *job, int64_t i, int64_t g, int64_t k0, int64_t k1, float *sums,

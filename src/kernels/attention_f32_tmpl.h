@@ -181,11 +181,9 @@ static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, 
     lo -= c0;
     hi = TD_MIN(hi, c0 + n_keys) - c0;
     for (int64_t j = 0; j < n_keys; j += P) {
-        vf s = vf_mul(vf_load(scores + j), scale), b = vf_zero();
-        if (bias) b = n_keys - j >= P ? vf_load(bias + j) : vf_load_n(bias + j, (int)(n_keys - j));
-        if (bias && job->bias_first) s = vf_add(s, b);
+        vf s = vf_mul(vf_load(scores + j), scale);
         if (job->softcap > 0) s = vf_mul(vf_tanh(vf_mul(s, vf_set1(1 / job->softcap))), vf_set1(job->softcap));
-        if (bias && !job->bias_first) s = vf_add(s, b);
+        if (bias) s = vf_add(s, n_keys - j >= P ? vf_load(bias + j) : vf_load_n(bias + j, (int)(n_keys - j)));
         if (hi - j < P) s = vf_first(s, hi - j, vf_set1(-INFINITY));
         if (lo > j) s = vf_first(vf_set1(-INFINITY), lo - j, s);
         vf_store(scores + j, s);

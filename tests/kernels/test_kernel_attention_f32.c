@@ -8,22 +8,31 @@ typedef struct setup {
     bool causal;
     int64_t window;
     float softcap;
-    int bias; /* 0 none, 1 after, 2 before the softcap */
+    bool bias;
     bool sink;
     td_dtype kv;
 } setup;
 
 static const setup setups[] = {
-    {1, 1, 1, 64, 64, true, 0, 0, 0, false, TD_FLOAT},       {1, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},
-    {1, 513, 4, 128, 128, true, 0, 0, 0, false, TD_FLOAT},   {1, 700, 8, 80, 80, true, 0, 0, 0, true, TD_FLOAT},
-    {3, 40, 2, 8, 24, true, 0, 0, 0, false, TD_FLOAT},       {20, 20, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},
-    {130, 130, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT},   {70, 300, 1, 96, 96, true, 0, 2, 0, true, TD_FLOAT},
-    {33, 290, 2, 40, 72, false, 0, 0, 1, false, TD_FLOAT},   {150, 200, 1, 256, 256, true, 7, 0, 0, false, TD_FLOAT},
-    {1, 600, 2, 64, 64, true, 130, 1.5f, 1, true, TD_FLOAT}, {65, 260, 5, 20, 12, true, 100, 3, 2, true, TD_FLOAT},
-    {1, 300, 3, 64, 64, true, 0, 0, 0, false, TD_FLOAT16},   {100, 100, 3, 80, 80, true, 0, 0, 0, false, TD_FLOAT16},
-    {1, 300, 9, 33, 17, true, 0, 0, 0, false, TD_BFLOAT16},  {90, 100, 2, 64, 64, true, 0, 0, 2, false, TD_BFLOAT16},
-    {200, 200, 12, 16, 16, true, 0, 0, 0, false, TD_FLOAT},  {2, 20, 200, 16, 16, true, 0, 0, 0, false, TD_FLOAT},
-    {5, 3, 2, 16, 16, true, 2, 0, 0, false, TD_FLOAT}, /* n_keys below n_q: the first rows see nothing */
+    {1, 1, 1, 64, 64, true, 0, 0, false, false, TD_FLOAT},
+    {1, 300, 3, 64, 64, true, 0, 0, false, false, TD_FLOAT},
+    {1, 513, 4, 128, 128, true, 0, 0, false, false, TD_FLOAT},
+    {1, 700, 8, 80, 80, true, 0, 0, false, true, TD_FLOAT},
+    {3, 40, 2, 8, 24, true, 0, 0, false, false, TD_FLOAT},
+    {20, 20, 3, 64, 64, true, 0, 0, false, false, TD_FLOAT},
+    {130, 130, 3, 64, 64, true, 0, 0, false, false, TD_FLOAT},
+    {70, 300, 1, 96, 96, true, 0, 2, false, true, TD_FLOAT},
+    {33, 290, 2, 40, 72, false, 0, 0, true, false, TD_FLOAT},
+    {150, 200, 1, 256, 256, true, 7, 0, false, false, TD_FLOAT},
+    {1, 600, 2, 64, 64, true, 130, 1.5f, true, true, TD_FLOAT},
+    {65, 260, 5, 20, 12, true, 100, 3, true, true, TD_FLOAT},
+    {1, 300, 3, 64, 64, true, 0, 0, false, false, TD_FLOAT16},
+    {100, 100, 3, 80, 80, true, 0, 0, false, false, TD_FLOAT16},
+    {1, 300, 9, 33, 17, true, 0, 0, false, false, TD_BFLOAT16},
+    {90, 100, 2, 64, 64, true, 0, 0, true, false, TD_BFLOAT16},
+    {200, 200, 12, 16, 16, true, 0, 0, false, false, TD_FLOAT},
+    {2, 20, 200, 16, 16, true, 0, 0, false, false, TD_FLOAT},
+    {5, 3, 2, 16, 16, true, 2, 0, false, false, TD_FLOAT}, /* n_keys below n_q: the first rows see nothing */
 };
 
 typedef struct problem {
@@ -52,9 +61,8 @@ static void exact_row(problem *p, int64_t i, int64_t g) {
         for (int64_t d = 0; d < job->head_size; d++)
             s += (double)job->q[i * job->q_row + g * job->q_head + d] * (double)p->k32[j * job->k_row + d];
         s *= (double)job->scale;
-        if (job->bias_first) s += b;
         if (job->softcap > 0) s = (double)job->softcap * tanh(s / (double)job->softcap);
-        if (!job->bias_first) s += b;
+        s += b;
         scores[j] = s;
         max = fmax(max, s);
     }
@@ -116,7 +124,6 @@ static problem make(const setup *s, uint64_t *seed) {
                                .bias = s->bias ? p.bias : NULL,
                                .bias_row = heads * s->n_keys,
                                .bias_head = s->n_keys,
-                               .bias_first = s->bias == 2,
                                .sink = s->sink ? p.sink : NULL};
     for (int64_t i = 0; i < s->n_q; i++)
         for (int64_t g = 0; g < heads; g++) exact_row(&p, i, g);

@@ -7,7 +7,7 @@
  * the new ones is zero. float16 and bfloat16 are computed in float32; the cache keeps its own type. */
 #include "kernels/attention_f32.h"
 #include "kernels/rows_f32.h"
-#include "light/op.h"
+#include "light/ops/heads.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -150,17 +150,6 @@ static treadle_status gqa_infer(td_infer *in) {
 
 /* --- run */
 
-/* A strided view of heads: element d of head h of token t of sequence b. */
-typedef struct heads {
-    char *data;
-    td_dtype dtype;
-    int64_t batch, token, head; /* strides in elements; heads are dense */
-} heads;
-
-static char *head_at(const heads *x, int64_t b, int64_t t, int64_t h) {
-    return x->data + (b * x->batch + t * x->token + h * x->head) * (td_dtype_bits(x->dtype) / 8);
-}
-
 typedef struct gqa_run {
     const gqa_state *s;
     td_run *r;
@@ -168,9 +157,9 @@ typedef struct gqa_run {
     int64_t n_present;                  /* rows of present */
     bool first;                         /* a first prompt: no past */
     const int32_t *seqlens;
-    heads query, key, value; /* inputs */
-    heads past_key, past_value, present_key, present_value;
-    heads q; /* what attention reads: float32 */
+    td_heads query, key, value; /* inputs */
+    td_heads past_key, past_value, present_key, present_value;
+    td_heads q; /* what attention reads: float32 */
     const float *q_norm, *k_norm;
     const int64_t *positions; /* [batch, new] or NULL */
     float *buffer;            /* per thread: [size + 2 * half] */
@@ -180,24 +169,11 @@ typedef struct gqa_run {
 static int64_t n_total(const gqa_run *w, int64_t b) { return (int64_t)w->seqlens[b] + 1; }
 static int64_t n_past(const gqa_run *w, int64_t b) { return w->first ? 0 : n_total(w, b) - w->n_new; }
 
-static void convert(td_dtype from, const void *source, td_dtype to, void *target, int64_t n, float *buffer) {
-    if (from == to) {
-        if (source != target) memmove(target, source, (size_t)n * (size_t)td_dtype_bits(from) / 8);
-    } else if (to == TD_FLOAT) {
-        td_to_f32(from, source, n, target);
-    } else if (from == TD_FLOAT) {
-        td_from_f32(to, source, n, target);
-    } else {
-        td_to_f32(from, source, n, buffer);
-        td_from_f32(to, buffer, n, target);
-    }
-}
-
 /* One head of q or k: normalised, rotated, stored at `to`. cos NULL: not rotated. */
-static void place_head(const gqa_run *w, const heads *from, const char *source, const float *norm, const float *cos,
+static void place_head(const gqa_run *w, const td_heads *from, const char *source, const float *norm, const float *cos,
                        const float *sin, td_dtype to_dtype, char *to, float *buffer) {
     if (!norm && !cos) {
-        convert(from->dtype, source, to_dtype, to, w->size, buffer);
+        td_heads_convert(from->dtype, source, to_dtype, to, w->size, buffer);
         return;
     }
     const float *x = (const float *)(const void *)source;
@@ -248,24 +224,15 @@ static void place_tokens(void *arg, int64_t begin, int64_t end, int thread) {
             sin = rotation(w, IN_SIN, position, buffer + w->size + w->half);
         }
         for (int64_t h = 0; own_q && h < s->n_heads; h++)
-            place_head(w, &w->query, head_at(&w->query, b, t, h), w->q_norm, cos, sin, TD_FLOAT,
-                       head_at(&w->q, b, t, h), buffer);
+            place_head(w, &w->query, td_heads_at(&w->query, b, t, h), w->q_norm, cos, sin, TD_FLOAT,
+                       td_heads_at(&w->q, b, t, h), buffer);
         for (int64_t h = 0; h < s->n_kv_heads; h++) {
-            place_head(w, &w->key, head_at(&w->key, b, t, h), w->k_norm, cos, sin, s->cache,
-                       head_at(&w->present_key, b, to, h), buffer);
-            place_head(w, &w->value, head_at(&w->value, b, t, h), NULL, NULL, NULL, s->cache,
-                       head_at(&w->present_value, b, to, h), buffer);
+            place_head(w, &w->key, td_heads_at(&w->key, b, t, h), w->k_norm, cos, sin, s->cache,
+                       td_heads_at(&w->present_key, b, to, h), buffer);
+            place_head(w, &w->value, td_heads_at(&w->value, b, t, h), NULL, NULL, NULL, s->cache,
+                       td_heads_at(&w->present_value, b, to, h), buffer);
         }
     }
-}
-
-/* What is in present besides the new tokens, for one cache: past's rows before, zeros behind. */
-static void fill_cache(const gqa_run *w, const heads *past, const heads *present, int64_t b, int64_t h) {
-    size_t bytes = (size_t)w->size * (size_t)td_dtype_bits(w->s->cache) / 8;
-    int64_t before = n_past(w, b);
-    if (past->data && past->data == present->data) return;
-    for (int64_t t = 0; t < before; t++) memcpy(head_at(present, b, t, h), head_at(past, b, t, h), bytes);
-    for (int64_t t = before + w->n_new; t < w->n_present; t++) memset(head_at(present, b, t, h), 0, bytes);
 }
 
 static void fill_caches(void *arg, int64_t begin, int64_t end, int thread) {
@@ -273,55 +240,12 @@ static void fill_caches(void *arg, int64_t begin, int64_t end, int thread) {
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / w->s->n_kv_heads, h = i % w->s->n_kv_heads;
-        fill_cache(w, &w->past_key, &w->present_key, b, h);
-        fill_cache(w, &w->past_value, &w->present_value, b, h);
+        td_heads_extend(&w->past_key, &w->present_key, b, h, w->size, n_past(w, b), w->n_new, w->n_present);
+        td_heads_extend(&w->past_value, &w->present_value, b, h, w->size, n_past(w, b), w->n_new, w->n_present);
     }
-}
-
-/* [batch, token, head * size], or a part of it that starts at head `first`; dense heads. */
-static treadle_status token_heads(td_run *r, const td_tensor *t, int64_t first, int64_t size, heads *out) {
-    td_tensor copy = *t;
-    if (t->strides[2] != 1) {
-        size_t bytes;
-        if (!td_tensor_bytes(t, &bytes)) return td_run_fail(r, "an input is too large");
-        td_tensor_view(&copy, t->dtype, &t->shape, td_run_scratch(r, bytes));
-        if (!copy.data) return TREADLE_OUT_OF_MEMORY;
-        td_tensor_copy(&copy, t);
-    }
-    *out = (heads){.dtype = t->dtype, .batch = copy.strides[0], .token = copy.strides[1], .head = size};
-    out->data = (char *)copy.data + first * size * (td_dtype_bits(t->dtype) / 8);
-    return TREADLE_OK;
-}
-
-/* [batch, head, token, size] */
-static heads cache_heads(const td_tensor *t) {
-    return (heads){
-        .data = t->data, .dtype = t->dtype, .batch = t->strides[0], .token = t->strides[2], .head = t->strides[1]};
-}
-
-static treadle_status make_dense(td_run *r, const td_tensor *t, td_tensor *out) {
-    *out = *t;
-    if (t->strides[3] == 1 || t->shape.dims[3] == 1) return TREADLE_OK;
-    size_t bytes;
-    if (!td_tensor_bytes(t, &bytes)) return td_run_fail(r, "the cache is too large");
-    td_tensor_view(out, t->dtype, &t->shape, td_run_scratch(r, bytes));
-    if (!out->data) return TREADLE_OUT_OF_MEMORY;
-    td_tensor_copy(out, t);
-    return TREADLE_OK;
 }
 
 static const td_tensor *input(const td_run *r, size_t i) { return i < r->n_inputs ? r->in[i] : NULL; }
-
-/* float32 of a dense input; in place if it is that already. */
-static treadle_status dense_f32(td_run *r, const td_tensor *t, const float **out) {
-    *out = t->data;
-    if (t->dtype == TD_FLOAT) return TREADLE_OK;
-    float *copy = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof(float));
-    if (!copy) return TREADLE_OUT_OF_MEMORY;
-    td_to_f32(t->dtype, t->data, td_tensor_count(t), copy);
-    *out = copy;
-    return TREADLE_OK;
-}
 
 static treadle_status check_lengths(const gqa_run *w) {
     td_run *r = w->r;
@@ -367,7 +291,6 @@ static treadle_status set_up(gqa_run *w) {
     const td_tensor *q = r->in[IN_QUERY], *key = input(r, IN_KEY), *value = input(r, IN_VALUE),
                     *past = input(r, IN_PAST_KEY);
     int64_t heads_in = s->n_heads + (key ? 0 : 2 * s->n_kv_heads);
-    td_tensor dense, scratch;
 
     w->n_batch = q->shape.dims[0];
     w->n_new = q->shape.dims[1];
@@ -381,28 +304,16 @@ static treadle_status set_up(gqa_run *w) {
         if (!td_shape_equal(&key->shape, &expected) || !td_shape_equal(&value->shape, &expected))
             return td_run_fail(r, "key and value must be [batch, sequence, %lld]", (long long)expected.dims[2]);
     }
-    TD_TRY(token_heads(r, q, 0, w->size, &w->query));
-    TD_TRY(token_heads(r, key ? key : q, key ? 0 : s->n_heads, w->size, &w->key));
-    TD_TRY(token_heads(r, value ? value : q, value ? 0 : s->n_heads + s->n_kv_heads, w->size, &w->value));
+    TD_TRY(td_heads_of_tokens(r, q, 0, w->size, &w->query));
+    TD_TRY(td_heads_of_tokens(r, key ? key : q, key ? 0 : s->n_heads, w->size, &w->key));
+    TD_TRY(td_heads_of_tokens(r, value ? value : q, value ? 0 : s->n_heads + s->n_kv_heads, w->size, &w->value));
     if (past) {
-        TD_TRY(make_dense(r, past, &dense));
-        w->past_key = cache_heads(&dense);
-        TD_TRY(make_dense(r, r->in[IN_PAST_VALUE], &dense));
-        w->past_value = cache_heads(&dense);
+        TD_TRY(td_heads_of_cache(r, past, &w->past_key));
+        TD_TRY(td_heads_of_cache(r, r->in[IN_PAST_VALUE], &w->past_value));
     }
     td_shape present = {4, {w->n_batch, s->n_kv_heads, w->n_present, w->size}};
-    for (size_t i = OUT_KEY; i <= OUT_VALUE; i++) { /* a present that nobody wants is still what attention reads */
-        const td_tensor *t = i < r->n_outputs ? r->out[i] : NULL;
-        if (!t) {
-            size_t bytes;
-            td_tensor_view(&scratch, s->cache, &present, NULL);
-            if (!td_tensor_bytes(&scratch, &bytes)) return td_run_fail(r, "the cache is too large");
-            scratch.data = td_run_scratch(r, bytes);
-            if (!scratch.data) return TREADLE_OUT_OF_MEMORY;
-            t = &scratch;
-        }
-        *(i == OUT_KEY ? &w->present_key : &w->present_value) = cache_heads(t);
-    }
+    TD_TRY(td_heads_of_output(r, OUT_KEY, s->cache, &present, &w->present_key));
+    TD_TRY(td_heads_of_output(r, OUT_VALUE, s->cache, &present, &w->present_value));
     return TREADLE_OK;
 }
 
@@ -415,8 +326,8 @@ static treadle_status set_up_tokens(gqa_run *w) {
     if (q_norm) {
         if (td_tensor_count(q_norm) != w->size || td_tensor_count(k_norm) != w->size)
             return td_run_fail(r, "q_norm_weight and k_norm_weight must have %lld values", (long long)w->size);
-        TD_TRY(dense_f32(r, q_norm, &w->q_norm));
-        TD_TRY(dense_f32(r, k_norm, &w->k_norm));
+        TD_TRY(td_heads_f32(r, q_norm, &w->q_norm));
+        TD_TRY(td_heads_f32(r, k_norm, &w->k_norm));
     }
     w->per_thread = TD_ROUND_UP(w->size + 2 * w->half, 16);
     w->buffer = td_run_scratch(r, threads * (size_t)w->per_thread * sizeof(float));
@@ -424,7 +335,7 @@ static treadle_status set_up_tokens(gqa_run *w) {
     w->q = w->query;
     if (!w->s->rotary && !q_norm && w->s->dtype == TD_FLOAT) return TREADLE_OK;
     int64_t row = w->s->n_heads * w->size;
-    w->q = (heads){.dtype = TD_FLOAT, .batch = w->n_new * row, .token = row, .head = w->size};
+    w->q = (td_heads){.dtype = TD_FLOAT, .batch = w->n_new * row, .token = row, .head = w->size};
     w->q.data = td_run_scratch(r, (size_t)(w->n_batch * w->n_new * row) * sizeof(float));
     return w->q.data ? TREADLE_OK : TREADLE_OUT_OF_MEMORY;
 }
@@ -444,12 +355,12 @@ static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t
                 r, "attention_bias must be [1 or batch, 1 or heads, sequence_length, total_sequence_length]");
         for (int64_t b = 0; b < w->n_batch; b++)
             if (d[3] < n_total(w, b)) return td_run_fail(r, "attention_bias is shorter than the sequence");
-        TD_TRY(dense_f32(r, bias, &values));
+        TD_TRY(td_heads_f32(r, bias, &values));
     }
     if (sink) {
         if (td_tensor_count(sink) != s->n_heads)
             return td_run_fail(r, "head_sink must have %lld values", (long long)s->n_heads);
-        TD_TRY(dense_f32(r, sink, &sinks));
+        TD_TRY(td_heads_f32(r, sink, &sinks));
     } else if (s->smooth) {
         float *zeros = td_run_scratch(r, (size_t)s->n_heads * sizeof(float));
         if (!zeros) return TREADLE_OUT_OF_MEMORY;
@@ -487,12 +398,12 @@ static treadle_status attend(const gqa_run *w) {
                                      .group = group,
                                      .head_size = w->size,
                                      .v_head_size = w->size,
-                                     .q = (const float *)(const void *)head_at(&w->q, b, 0, h * group),
+                                     .q = (const float *)(const void *)td_heads_at(&w->q, b, 0, h * group),
                                      .q_row = w->q.token,
                                      .q_head = w->q.head,
                                      .kv = s->cache,
-                                     .k = head_at(&w->present_key, b, 0, h),
-                                     .v = head_at(&w->present_value, b, 0, h),
+                                     .k = td_heads_at(&w->present_key, b, 0, h),
+                                     .v = td_heads_at(&w->present_value, b, 0, h),
                                      .k_row = w->present_key.token,
                                      .v_row = w->present_value.token,
                                      .out = out + b * w->n_new * row + h * group * w->size,
