@@ -62,7 +62,9 @@ static int render(const treadle_text *text, const run_args *args, const char *pr
     }
     treadle_status status = treadle_text_render_chat(text, messages.p, &chat, out, out_n, &error);
     td_buf_free(&messages);
-    return status == TREADLE_OK ? EXIT_OK : td_report(&error);
+    if (status == TREADLE_OK) return EXIT_OK;
+    int code = td_report(&error);
+    return code == EXIT_USAGE ? EXIT_MODEL : code; /* a template that refuses, too */
 }
 
 static int encode_prompt(treadle_model *model, const run_args *args, int32_t **out, size_t *out_n) {
