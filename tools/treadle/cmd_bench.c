@@ -17,8 +17,7 @@ typedef struct bench_args {
     bool json, by_op;
 } bench_args;
 
-static void bench_defaults(void *args)
-{
+static void bench_defaults(void *args) {
     bench_args *a = args;
     a->prompt_tokens = 512;
     a->new_tokens = 128;
@@ -28,20 +27,19 @@ static const td_option bench_options[] = {
     {"prompt-tokens", 0, OPTION_INT, "N", "tokens of the prompt (default: 512)", offsetof(bench_args, prompt_tokens)},
     {"new-tokens", 0, OPTION_INT, "N", "single steps after it (default: 128)", offsetof(bench_args, new_tokens)},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON line", offsetof(bench_args, json)},
-    {"profile", 0, OPTION_FLAG, NULL, "also print the time by op of the last step, on standard error", offsetof(bench_args, by_op)},
+    {"profile", 0, OPTION_FLAG, NULL, "also print the time by op of the last step, on standard error",
+     offsetof(bench_args, by_op)},
     MODEL_OPTIONS(bench_args),
 };
 
 static double now_ms(void) { return (double)td_time_ns() * 1e-6; }
 
-static int by_value(const void *a, const void *b)
-{
+static int by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(double *values, size_t n)
-{
+static double median(double *values, size_t n) {
     if (!n) return 0;
     qsort(values, n, sizeof *values, by_value);
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
@@ -51,14 +49,13 @@ typedef struct bench_result {
     double load_ms, first_token_ms, prefill_tokens_per_s, decode_tokens_per_s;
 } bench_result;
 
-static treadle_status one_step(treadle_generator *g, treadle_error *error)
-{
+static treadle_status one_step(treadle_generator *g, treadle_error *error) {
     return treadle_generator_run(g, 1, NULL, NULL, error);
 }
 
 /* A prompt pass that ends with the choice of a token. */
-static treadle_status prompt_pass(treadle_generator *g, const treadle_ids *prompt, double *out_ms, treadle_error *error)
-{
+static treadle_status prompt_pass(treadle_generator *g, const treadle_ids *prompt, double *out_ms,
+                                  treadle_error *error) {
     double start = now_ms();
     treadle_status status = treadle_generator_append(g, prompt, 1, error);
 
@@ -68,8 +65,7 @@ static treadle_status prompt_pass(treadle_generator *g, const treadle_ids *promp
 }
 
 static treadle_status measure(treadle_model *model, const bench_args *args, const treadle_ids *prompt, double *steps,
-                              bench_result *out, treadle_error *error)
-{
+                              bench_result *out, treadle_error *error) {
     treadle_generate_options options;
     treadle_generator *g = NULL;
     double passes[WARM_PASSES];
@@ -104,23 +100,23 @@ static treadle_status measure(treadle_model *model, const bench_args *args, cons
     return status;
 }
 
-static int bench_print(const bench_args *args, const bench_result *r)
-{
+static int bench_print(const bench_args *args, const bench_result *r) {
     double rss = (double)td_peak_rss_bytes() / 1048576.0;
 
     if (args->json)
-        printf("{\"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f, \"load_ms\": %.1f, \"first_token_ms\": %.2f, \"peak_rss_mb\": %.1f}\n",
-               r->prefill_tokens_per_s, r->decode_tokens_per_s, r->load_ms, r->first_token_ms, rss);
+        printf(
+            "{\"prefill_tokens_per_s\": %.2f, \"decode_tokens_per_s\": %.2f, \"load_ms\": %.1f, \"first_token_ms\": %.2f, \"peak_rss_mb\": %.1f}\n",
+            r->prefill_tokens_per_s, r->decode_tokens_per_s, r->load_ms, r->first_token_ms, rss);
     else
-        printf("prefill %lld tokens   %10.1f tokens/s\ndecode              %10.1f tokens/s\nload                %10.1f ms\n"
-               "first token, cold   %10.1f ms\npeak memory         %10.1f MB\n",
-               (long long)args->prompt_tokens, r->prefill_tokens_per_s, r->decode_tokens_per_s, r->load_ms,
-               r->first_token_ms, rss);
+        printf(
+            "prefill %lld tokens   %10.1f tokens/s\ndecode              %10.1f tokens/s\nload                %10.1f ms\n"
+            "first token, cold   %10.1f ms\npeak memory         %10.1f MB\n",
+            (long long)args->prompt_tokens, r->prefill_tokens_per_s, r->decode_tokens_per_s, r->load_ms,
+            r->first_token_ms, rss);
     return EXIT_OK;
 }
 
-static int bench_run(void *given, char **positional, size_t n_positional)
-{
+static int bench_run(void *given, char **positional, size_t n_positional) {
     const char *spawned = getenv("BENCH_T0"); /* monotonic ns at which a benchmark started this process */
     double start = spawned ? atof(spawned) * 1e-6 : now_ms();
     bench_args *args = given;
@@ -148,7 +144,8 @@ static int bench_run(void *given, char **positional, size_t n_positional)
         for (int64_t i = 0; i < args->prompt_tokens; i++) /* the peers' prompt where the vocabulary is large enough */
             ids[i] = (int32_t)(vocab > 4000 ? 1000 + i * 7919 % (vocab - 2000) : i * 7919 % vocab);
         treadle_ids prompt = {ids, (size_t)args->prompt_tokens};
-        code = measure(model, args, &prompt, steps, &result, &error) == TREADLE_OK ? bench_print(args, &result) : td_report(&error);
+        code = measure(model, args, &prompt, steps, &result, &error) == TREADLE_OK ? bench_print(args, &result)
+                                                                                   : td_report(&error);
     }
     treadle_model_close(model);
     td_arena_free(&arena);
@@ -159,7 +156,8 @@ const td_command td_command_bench = {
     .name = "bench",
     .arguments = "DIR|FILE.gguf [--prompt-tokens N] [--new-tokens N] [--json]",
     .summary = "time prefill, decode and start of a model",
-    .help = "Greedy, without end tokens. Figures are medians: of three warm prompt passes, and of the single steps after the last one.",
+    .help =
+        "Greedy, without end tokens. Figures are medians: of three warm prompt passes, and of the single steps after the last one.",
     .options = bench_options,
     .n_options = TD_COUNT(bench_options),
     .args_bytes = sizeof(bench_args),

@@ -13,21 +13,24 @@ typedef struct build_args {
 static void build_defaults(void *args) { ((build_args *)args)->accuracy_level = 4; }
 
 static const td_option build_options[] = {
-    {"output", 'o', OPTION_TEXT, "DIR", "the folder to write (made, or replaced if treadle made it)", offsetof(build_args, out)},
-    {"accuracy-level", 0, OPTION_INT, "0|4", "of matrix products: 0 float activations, 4 int8 allowed (default: 4)", offsetof(build_args, accuracy_level)},
-    {"quantize", 0, OPTION_TEXT, "none", "none: decode all weights to float32 (default: as they are)", offsetof(build_args, quantize)},
+    {"output", 'o', OPTION_TEXT, "DIR", "the folder to write (made, or replaced if treadle made it)",
+     offsetof(build_args, out)},
+    {"accuracy-level", 0, OPTION_INT, "0|4", "of matrix products: 0 float activations, 4 int8 allowed (default: 4)",
+     offsetof(build_args, accuracy_level)},
+    {"quantize", 0, OPTION_TEXT, "none", "none: decode all weights to float32 (default: as they are)",
+     offsetof(build_args, quantize)},
     {"quiet", 'q', OPTION_FLAG, NULL, "no progress bar", offsetof(build_args, quiet)},
 };
 
-static int build_run(void *given, char **positional, size_t n_positional)
-{
+static int build_run(void *given, char **positional, size_t n_positional) {
     build_args *args = given;
     treadle_compile_options options;
     (void)n_positional;
 
     if (!args->out) return td_usage(&td_command_build, "-o DIR is missing");
     if (args->accuracy_level != 0 && args->accuracy_level != 4)
-        return td_usage(&td_command_build, "--accuracy-level: expected 0 or 4, found %lld", (long long)args->accuracy_level);
+        return td_usage(&td_command_build, "--accuracy-level: expected 0 or 4, found %lld",
+                        (long long)args->accuracy_level);
     if (args->quantize && strcmp(args->quantize, "none") != 0)
         return td_usage(&td_command_build, "--quantize: expected none, found \"%s\"", args->quantize);
     treadle_compile_options_init(&options);
@@ -40,8 +43,9 @@ const td_command td_command_build = {
     .name = "build",
     .arguments = "SRC.gguf -o DIR",
     .summary = "compile a checkpoint into a model folder",
-    .help = "Reads GGUF files (version 2 and 3, architecture llama). Quantised values are carried over as they are. The folder holds\n"
-            "model.onnx and its data, genai_config.json, tokenizer.json and tokenizer_config.json, and runs in ONNX Runtime too.",
+    .help =
+        "Reads GGUF files (version 2 and 3, architecture llama). Quantised values are carried over as they are. The folder holds\n"
+        "model.onnx and its data, genai_config.json, tokenizer.json and tokenizer_config.json, and runs in ONNX Runtime too.",
     .options = build_options,
     .n_options = TD_COUNT(build_options),
     .args_bytes = sizeof(build_args),

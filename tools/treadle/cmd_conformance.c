@@ -21,7 +21,8 @@ typedef struct conformance_args {
 } conformance_args;
 
 static const td_option conformance_options[] = {
-    {"passes", 0, OPTION_TEXT, "all|none", "with or without rewrites of the graph (default: all)", offsetof(conformance_args, passes)},
+    {"passes", 0, OPTION_TEXT, "all|none", "with or without rewrites of the graph (default: all)",
+     offsetof(conformance_args, passes)},
     {"filter", 0, OPTION_TEXT, "GLOB", "only folders whose name fits", offsetof(conformance_args, filter)},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object", offsetof(conformance_args, json)},
     MODEL_OPTIONS(conformance_args),
@@ -43,51 +44,53 @@ typedef struct conformance {
 } conformance;
 
 /* --- comparing */
-static bool near(double got, double want)
-{
+static bool near(double got, double want) {
     if (isnan(want)) return isnan(got);
     if (isinf(want) || isinf(got)) return got == want;
     return fabs(got - want) <= ATOL + RTOL * fabs(want);
 }
 
-static const char *compare_tensors(conformance *c, const treadle_tensor *got, const treadle_tensor *want)
-{
+static const char *compare_tensors(conformance *c, const treadle_tensor *got, const treadle_tensor *want) {
     int64_t count;
     size_t bytes;
 
     if (got->dtype != want->dtype)
-        return td_arena_printf(&c->arena, "is %s, expected %s", treadle_dtype_name(got->dtype), treadle_dtype_name(want->dtype));
+        return td_arena_printf(&c->arena, "is %s, expected %s", treadle_dtype_name(got->dtype),
+                               treadle_dtype_name(want->dtype));
     bool same = got->rank == want->rank;
     for (int i = 0; same && i < got->rank; i++) same = got->dims[i] == want->dims[i];
     if (!same) return "has another shape";
     if (treadle_tensor_size(want, &count, &bytes, NULL) != TREADLE_OK) return "has no size";
     for (int64_t i = 0; i < count; i++) {
         if (want->dtype == TREADLE_DTYPE_STRING) {
-            const treadle_string *a = (const treadle_string *)got->data + i, *b = (const treadle_string *)want->data + i;
+            const treadle_string *a = (const treadle_string *)got->data + i,
+                                 *b = (const treadle_string *)want->data + i;
             if (a->n != b->n || (a->n && memcmp(a->p, b->p, a->n) != 0))
                 return td_arena_printf(&c->arena, "element %lld is another string", (long long)i);
         } else if (want->dtype == TREADLE_DTYPE_INT64 || want->dtype == TREADLE_DTYPE_UINT64) { /* exact beyond 2^53 */
             int64_t a = ((const int64_t *)got->data)[i], b = ((const int64_t *)want->data)[i];
             if (a != b && !near((double)a, (double)b))
-                return td_arena_printf(&c->arena, "element %lld is %lld, expected %lld", (long long)i, (long long)a, (long long)b);
+                return td_arena_printf(&c->arena, "element %lld is %lld, expected %lld", (long long)i, (long long)a,
+                                       (long long)b);
         } else {
             double a = treadle_tensor_get(got, i), b = treadle_tensor_get(want, i);
-            if (!near(a, b)) return td_arena_printf(&c->arena, "element %lld is %.9g, expected %.9g", (long long)i, a, b);
+            if (!near(a, b))
+                return td_arena_printf(&c->arena, "element %lld is %.9g, expected %.9g", (long long)i, a, b);
         }
     }
     return NULL;
 }
 
 /* NULL: equal. */
-static const char *compare_values(conformance *c, const treadle_value *got, const treadle_value *want)
-{
+static const char *compare_values(conformance *c, const treadle_value *got, const treadle_value *want) {
     treadle_tensor a, b;
 
     if (treadle_value_get_kind(got) != treadle_value_get_kind(want)) return "is of another kind";
     switch (treadle_value_get_kind(want)) {
     case TREADLE_VALUE_NONE: return NULL;
     case TREADLE_VALUE_TENSOR:
-        if (treadle_value_tensor(got, &a, NULL) != TREADLE_OK || treadle_value_tensor(want, &b, NULL) != TREADLE_OK) return "is no tensor";
+        if (treadle_value_tensor(got, &a, NULL) != TREADLE_OK || treadle_value_tensor(want, &b, NULL) != TREADLE_OK)
+            return "is no tensor";
         return compare_tensors(c, &a, &b);
     case TREADLE_VALUE_SEQUENCE: break;
     }
@@ -95,7 +98,8 @@ static const char *compare_values(conformance *c, const treadle_value *got, cons
     for (size_t i = 0; i < treadle_value_count(want); i++) {
         treadle_value *x = NULL, *y = NULL;
         const char *why = "cannot be read";
-        if (treadle_value_item(got, i, &x, NULL) == TREADLE_OK && treadle_value_item(want, i, &y, NULL) == TREADLE_OK) why = compare_values(c, x, y);
+        if (treadle_value_item(got, i, &x, NULL) == TREADLE_OK && treadle_value_item(want, i, &y, NULL) == TREADLE_OK)
+            why = compare_values(c, x, y);
         treadle_value_release(x);
         treadle_value_release(y);
         if (why) return why;
@@ -104,16 +108,14 @@ static const char *compare_values(conformance *c, const treadle_value *got, cons
 }
 
 /* --- one folder */
-static const char *keep_error(conformance *c, const treadle_error *error)
-{
+static const char *keep_error(conformance *c, const treadle_error *error) {
     const char *text = td_arena_printf(&c->arena, "%s", error->message);
     return text ? text : "out of memory";
 }
 
 /* Reads KIND_0.pb ... of a data set into values[n]; a missing file leaves NULL. */
-static const char *read_values(conformance *c, const treadle_session *session, const char *set, bool inputs, treadle_value **values, size_t n,
-                               verdict *out)
-{
+static const char *read_values(conformance *c, const treadle_session *session, const char *set, bool inputs,
+                               treadle_value **values, size_t n, verdict *out) {
     for (size_t i = 0; i < n; i++) {
         treadle_error error = {0};
         char *path = td_arena_printf(&c->arena, "%s/%s_%zu.pb", set, inputs ? "input" : "output", i);
@@ -126,8 +128,7 @@ static const char *read_values(conformance *c, const treadle_session *session, c
     return NULL;
 }
 
-static const char *run_set(conformance *c, treadle_session *session, const char *set, verdict *out)
-{
+static const char *run_set(conformance *c, treadle_session *session, const char *set, verdict *out) {
     size_t n_in = treadle_session_n_inputs(session), n_out = treadle_session_n_outputs(session);
     treadle_value **in = TD_ARENA_ARRAY(&c->arena, treadle_value *, n_in + 1);
     treadle_value **want = TD_ARENA_ARRAY(&c->arena, treadle_value *, n_out + 1);
@@ -138,7 +139,8 @@ static const char *run_set(conformance *c, treadle_session *session, const char 
     *out = FAILED;
     if (in && want && got) why = read_values(c, session, set, true, in, n_in, out);
     if (!why) why = read_values(c, session, set, false, want, n_out, out);
-    if (!why && treadle_session_run(session, (const treadle_value *const *)in, got, &error) != TREADLE_OK) why = keep_error(c, &error);
+    if (!why && treadle_session_run(session, (const treadle_value *const *)in, got, &error) != TREADLE_OK)
+        why = keep_error(c, &error);
     for (size_t i = 0; !why && i < n_out; i++) {
         if (!want[i]) {
             why = td_arena_printf(&c->arena, "output_%zu.pb is missing", i);
@@ -157,8 +159,7 @@ static const char *run_set(conformance *c, treadle_session *session, const char 
 }
 
 /* The op that a case is about: the only op of its graph, else "graph". */
-static const char *op_of(conformance *c, const char *model)
-{
+static const char *op_of(conformance *c, const char *model) {
     char *json = NULL;
     td_json *root;
     const char *name = "graph";
@@ -175,8 +176,7 @@ static const char *op_of(conformance *c, const char *model)
     return name ? name : "graph";
 }
 
-static void run_folder(conformance *c, const char *folder)
-{
+static void run_folder(conformance *c, const char *folder) {
     treadle_error error = {0};
     treadle_session *session = NULL;
     char *model = td_path_join(&c->arena, folder, "model.onnx");
@@ -205,8 +205,7 @@ static void run_folder(conformance *c, const char *folder)
 }
 
 /* A case, or a folder of cases at any depth. */
-static void walk(conformance *c, const char *folder, int depth)
-{
+static void walk(conformance *c, const char *folder, int depth) {
     treadle_error error = {0};
     char **names, *model = td_path_join(&c->arena, folder, "model.onnx");
     size_t n;
@@ -228,21 +227,18 @@ static void walk(conformance *c, const char *folder, int depth)
 }
 
 /* --- printing */
-static int by_op(const void *a, const void *b)
-{
+static int by_op(const void *a, const void *b) {
     const result *x = a, *y = b;
     int order = strcmp(x->op, y->op);
     return order ? order : strcmp(x->name, y->name);
 }
 
-static void count(const result *results, size_t n, size_t counts[3])
-{
+static void count(const result *results, size_t n, size_t counts[3]) {
     counts[PASSED] = counts[FAILED] = counts[SKIPPED] = 0;
     for (size_t i = 0; i < n; i++) counts[results[i].verdict]++;
 }
 
-static void print_table(const conformance *c)
-{
+static void print_table(const conformance *c) {
     const result *r = c->results.items;
     size_t n = c->results.n, counts[3];
 
@@ -260,8 +256,7 @@ static void print_table(const conformance *c)
     printf("%zu passed, %zu failed, %zu skipped\n", counts[PASSED], counts[FAILED], counts[SKIPPED]);
 }
 
-static void print_json(const conformance *c)
-{
+static void print_json(const conformance *c) {
     static const char *const words[] = {"passed", "failed", "skipped"};
     td_json_writer w;
     td_buf out = {0};
@@ -297,8 +292,7 @@ static void print_json(const conformance *c)
     td_buf_free(&out);
 }
 
-static int conformance_run(void *given, char **positional, size_t n_positional)
-{
+static int conformance_run(void *given, char **positional, size_t n_positional) {
     conformance c = {.args = given};
     td_model_source source;
     size_t counts[3];
@@ -322,10 +316,8 @@ static int conformance_run(void *given, char **positional, size_t n_positional)
     }
     if (code == EXIT_OK) {
         qsort(c.results.items, c.results.n, sizeof *c.results.items, by_op);
-        if (c.args->json)
-            print_json(&c);
-        else
-            print_table(&c);
+        if (c.args->json) print_json(&c);
+        else print_table(&c);
         count(c.results.items, c.results.n, counts);
         if (counts[FAILED] || c.results.n == 0) code = EXIT_RUN;
     }
@@ -338,8 +330,9 @@ const td_command td_command_conformance = {
     .name = "conformance",
     .arguments = "DIR... [--passes all|none] [--filter GLOB] [--json]",
     .summary = "run ONNX backend test folders",
-    .help = "A folder is a case (model.onnx and test_data_set_N/*.pb) or holds cases. Cases with ops that are missing are skipped; -v says\n"
-            "why. Exit code 1 if any case failed.",
+    .help =
+        "A folder is a case (model.onnx and test_data_set_N/*.pb) or holds cases. Cases with ops that are missing are skipped; -v says\n"
+        "why. Exit code 1 if any case failed.",
     .options = conformance_options,
     .n_options = TD_COUNT(conformance_options),
     .args_bytes = sizeof(conformance_args),

@@ -24,7 +24,8 @@ typedef struct drive_args {
 } drive_args;
 
 static const td_option drive_options[] = {
-    {"engine", 0, OPTION_TEXT, "NAME", "the engine that runs the graphs: light (default)", offsetof(drive_args, engine)},
+    {"engine", 0, OPTION_TEXT, "NAME", "the engine that runs the graphs: light (default)",
+     offsetof(drive_args, engine)},
     MODEL_OPTIONS(drive_args),
 };
 
@@ -32,17 +33,16 @@ static const td_option drive_options[] = {
 typedef struct drive {
     const drive_args *args;
     const char *path;
-    treadle_model *model;  /* NULL: not opened yet */
-    td_arena keep;         /* of the model's options */
-    td_arena arena;        /* of this request */
+    treadle_model *model; /* NULL: not opened yet */
+    td_arena keep;        /* of the model's options */
+    td_arena arena;       /* of this request */
     td_json *request;
     td_json_writer out;
     treadle_error error;
 } drive;
 
 static treadle_status fail(drive *d, const char *format, ...) TD_PRINTF(2, 3);
-static treadle_status fail(drive *d, const char *format, ...)
-{
+static treadle_status fail(drive *d, const char *format, ...) {
     va_list args;
 
     d->error = (treadle_error){.code = TREADLE_INVALID_ARGUMENT};
@@ -52,8 +52,7 @@ static treadle_status fail(drive *d, const char *format, ...)
     return TREADLE_INVALID_ARGUMENT;
 }
 
-static treadle_status open_model(drive *d)
-{
+static treadle_status open_model(drive *d) {
     td_model_source source;
 
     if (d->model) return TREADLE_OK;
@@ -64,8 +63,7 @@ static treadle_status open_model(drive *d)
 
 /* --- reading requests */
 /* A list of ids; a single one counts as a list of one. */
-static treadle_status read_ids(drive *d, const td_json *list, const char *what, treadle_ids *out)
-{
+static treadle_status read_ids(drive *d, const td_json *list, const char *what, treadle_ids *out) {
     size_t n = 0;
 
     if (list && list->kind == TD_JSON_INT && list->as_int >= INT32_MIN && list->as_int <= INT32_MAX) {
@@ -87,11 +85,11 @@ static treadle_status read_ids(drive *d, const td_json *list, const char *what, 
     return TREADLE_OK;
 }
 
-static treadle_status read_prompts(drive *d, treadle_ids **out, size_t *out_n)
-{
+static treadle_status read_prompts(drive *d, treadle_ids **out, size_t *out_n) {
     const td_json *prompts = td_json_get(d->request, "prompts");
 
-    if (!prompts || prompts->kind != TD_JSON_ARRAY || prompts->n == 0) return fail(d, "prompts: expected a list of lists of ids");
+    if (!prompts || prompts->kind != TD_JSON_ARRAY || prompts->n == 0)
+        return fail(d, "prompts: expected a list of lists of ids");
     treadle_ids *rows = TD_ARENA_ARRAY(&d->arena, treadle_ids, prompts->n);
     if (!rows) return fail(d, "out of memory");
     size_t n = 0;
@@ -104,8 +102,7 @@ static treadle_status read_prompts(drive *d, treadle_ids **out, size_t *out_n)
     return TREADLE_OK;
 }
 
-static char *file_name(drive *d, const char *key)
-{
+static char *file_name(drive *d, const char *key) {
     td_str name = td_json_string_or(d->request, key, "");
     return name.n ? td_arena_strndup(&d->arena, name.p, name.n) : NULL;
 }
@@ -128,25 +125,22 @@ static const struct {
     {"repetition_penalty", true, offsetof(treadle_generate_options, repetition_penalty)},
 };
 
-static treadle_status read_number(drive *d, const td_json *value, treadle_generate_options *o, bool *known)
-{
+static treadle_status read_number(drive *d, const td_json *value, treadle_generate_options *o, bool *known) {
     *known = false;
     for (size_t i = 0; i < TD_COUNT(numbers); i++) {
         if (!td_str_is(value->key, numbers[i].name)) continue;
         *known = true;
         void *target = (char *)o + numbers[i].offset;
         bool fits = value->kind == TD_JSON_INT || (numbers[i].real && value->kind == TD_JSON_DOUBLE);
-        if (!fits) return fail(d, "options.%s: expected a %s", numbers[i].name, numbers[i].real ? "number" : "whole number");
-        if (numbers[i].real)
-            *(double *)target = value->as_double;
-        else
-            *(int64_t *)target = value->as_int;
+        if (!fits)
+            return fail(d, "options.%s: expected a %s", numbers[i].name, numbers[i].real ? "number" : "whole number");
+        if (numbers[i].real) *(double *)target = value->as_double;
+        else *(int64_t *)target = value->as_int;
     }
     return TREADLE_OK;
 }
 
-static treadle_status read_stop(drive *d, const td_json *list, treadle_generate_options *o)
-{
+static treadle_status read_stop(drive *d, const td_json *list, treadle_generate_options *o) {
     if (list->kind != TD_JSON_ARRAY) return fail(d, "options.stop: expected a list of strings");
     const char **stop = TD_ARENA_ARRAY(&d->arena, const char *, list->n + 1u);
     size_t n = 0;
@@ -161,8 +155,7 @@ static treadle_status read_stop(drive *d, const td_json *list, treadle_generate_
     return TREADLE_OK;
 }
 
-static treadle_status read_options(drive *d, treadle_generate_options *o)
-{
+static treadle_status read_options(drive *d, treadle_generate_options *o) {
     const td_json *options = td_json_get(d->request, "options");
     treadle_status status = TREADLE_OK;
     treadle_ids eos;
@@ -192,22 +185,19 @@ static treadle_status read_options(drive *d, treadle_generate_options *o)
 }
 
 /* --- answers */
-static void write_ids(drive *d, treadle_ids ids)
-{
+static void write_ids(drive *d, treadle_ids ids) {
     td_json_begin_array(&d->out);
     for (size_t i = 0; i < ids.n; i++) td_json_write_int(&d->out, ids.ids[i]);
     td_json_end_array(&d->out);
 }
 
-static treadle_status save_logits(drive *d, const char *prefix, size_t index, const treadle_tensor *logits)
-{
+static treadle_status save_logits(drive *d, const char *prefix, size_t index, const treadle_tensor *logits) {
     char *path = td_arena_printf(&d->arena, "%s.%zu.npy", prefix, index);
 
     return path ? treadle_tensor_write_npy(path, logits, &d->error) : fail(d, "out of memory");
 }
 
-static void write_results(drive *d, const treadle_generator *g, size_t n_rows)
-{
+static void write_results(drive *d, const treadle_generator *g, size_t n_rows) {
     treadle_model_info info = {.struct_size = sizeof info};
 
     treadle_model_get_info(d->model, &info);
@@ -218,16 +208,15 @@ static void write_results(drive *d, const treadle_generator *g, size_t n_rows)
     td_json_end_array(&d->out);
     td_json_key(&d->out, "finish");
     td_json_begin_array(&d->out);
-    for (size_t i = 0; i < n_rows; i++) td_json_write_text(&d->out, treadle_finish_text(treadle_generator_finish(g, i)));
+    for (size_t i = 0; i < n_rows; i++)
+        td_json_write_text(&d->out, treadle_finish_text(treadle_generator_finish(g, i)));
     td_json_end_array(&d->out);
     td_json_key(&d->out, "text");
     td_json_begin_array(&d->out);
     for (size_t i = 0; i < n_rows; i++) {
         treadle_string text = treadle_generator_text(g, i);
-        if (text.p)
-            td_json_write_string(&d->out, (td_str){text.p, text.n});
-        else
-            td_json_write_null(&d->out);
+        if (text.p) td_json_write_string(&d->out, (td_str){text.p, text.n});
+        else td_json_write_null(&d->out);
     }
     td_json_end_array(&d->out);
     td_json_key(&d->out, "runs");
@@ -242,8 +231,7 @@ static void write_results(drive *d, const treadle_generator *g, size_t n_rows)
     td_json_end_object(&d->out);
 }
 
-static treadle_status generate_with(drive *d, treadle_generator *g, const treadle_ids *rows, size_t n_rows)
-{
+static treadle_status generate_with(drive *d, treadle_generator *g, const treadle_ids *rows, size_t n_rows) {
     const char *logits_to = file_name(d, "logits_to"), *prompt_to = file_name(d, "prompt_logits_to");
     treadle_status status = treadle_generator_append(g, rows, n_rows, &d->error);
     treadle_tensor logits;
@@ -262,8 +250,7 @@ static treadle_status generate_with(drive *d, treadle_generator *g, const treadl
     return status;
 }
 
-static treadle_status make_generator(drive *d, treadle_generator **out)
-{
+static treadle_status make_generator(drive *d, treadle_generator **out) {
     treadle_generate_options options;
     treadle_status status = read_options(d, &options);
 
@@ -275,8 +262,7 @@ static treadle_status make_generator(drive *d, treadle_generator **out)
     return status == TREADLE_OK ? treadle_generator_new(d->model, &options, out, &d->error) : status;
 }
 
-static treadle_status op_generate(drive *d)
-{
+static treadle_status op_generate(drive *d) {
     treadle_generator *g = NULL;
     treadle_ids *rows;
     size_t n_rows;
@@ -289,9 +275,10 @@ static treadle_status op_generate(drive *d)
 }
 
 /* --- timeline */
-static treadle_status timeline_step(drive *d, treadle_generator *g, const td_json *step, const char *logits_to, size_t *k)
-{
-    const td_json *append = td_json_get(step, "append"), *count = td_json_get(step, "generate"), *rewind = td_json_get(step, "rewind");
+static treadle_status timeline_step(drive *d, treadle_generator *g, const td_json *step, const char *logits_to,
+                                    size_t *k) {
+    const td_json *append = td_json_get(step, "append"), *count = td_json_get(step, "generate"),
+                  *rewind = td_json_get(step, "rewind");
     treadle_status status = TREADLE_OK;
     treadle_tensor logits;
     treadle_ids ids;
@@ -321,8 +308,7 @@ static treadle_status timeline_step(drive *d, treadle_generator *g, const td_jso
     return status;
 }
 
-static treadle_status op_timeline(drive *d)
-{
+static treadle_status op_timeline(drive *d) {
     const td_json *steps = td_json_get(d->request, "steps");
     const char *logits_to = file_name(d, "logits_to");
     treadle_generator *g = NULL;
@@ -333,7 +319,8 @@ static treadle_status op_timeline(drive *d)
     td_json_begin_object(&d->out);
     td_json_key(&d->out, "steps");
     td_json_begin_array(&d->out);
-    for (const td_json *s = steps->first; s && status == TREADLE_OK; s = s->next) status = timeline_step(d, g, s, logits_to, &k);
+    for (const td_json *s = steps->first; s && status == TREADLE_OK; s = s->next)
+        status = timeline_step(d, g, s, logits_to, &k);
     td_json_end_array(&d->out);
     td_json_end_object(&d->out);
     treadle_generator_free(g);
@@ -341,8 +328,7 @@ static treadle_status op_timeline(drive *d)
 }
 
 /* --- process */
-static treadle_status op_process(drive *d)
-{
+static treadle_status op_process(drive *d) {
     const char *from = file_name(d, "logits"), *to = file_name(d, "to");
     treadle_generate_options options;
     treadle_value *value = NULL;
@@ -363,7 +349,8 @@ static treadle_status op_process(drive *d)
     if (status == TREADLE_OK && !probabilities) status = fail(d, "out of memory");
     if (status == TREADLE_OK)
         status = treadle_process_logits(&options, logits.data, (size_t)count, sequence.ids, sequence.n,
-                                        (size_t)td_json_int_or(d->request, "prompt_length", 0), probabilities, &kept, &d->error);
+                                        (size_t)td_json_int_or(d->request, "prompt_length", 0), probabilities, &kept,
+                                        &d->error);
     if (status == TREADLE_OK) {
         treadle_tensor out = {.dtype = TREADLE_DTYPE_FLOAT, .rank = 1, .dims = {count}, .data = probabilities};
         status = treadle_tensor_write_npy(to, &out, &d->error);
@@ -378,16 +365,14 @@ static treadle_status op_process(drive *d)
 }
 
 /* --- stream */
-static bool write_piece(void *ctx, const treadle_token *token)
-{
+static bool write_piece(void *ctx, const treadle_token *token) {
     drive *d = ctx;
 
     if (token->piece_bytes) td_json_write_string(&d->out, (td_str){token->piece, token->piece_bytes});
     return true;
 }
 
-static treadle_status op_stream(drive *d)
-{
+static treadle_status op_stream(drive *d) {
     treadle_generator *g = NULL;
     treadle_ids *rows;
     size_t n_rows;
@@ -412,8 +397,7 @@ static const struct {
     treadle_status (*run)(drive *d);
 } ops[] = {{"generate", op_generate}, {"timeline", op_timeline}, {"process", op_process}, {"stream", op_stream}};
 
-static treadle_status dispatch(drive *d, td_str line)
-{
+static treadle_status dispatch(drive *d, td_str line) {
     treadle_status status = td_json_parse(line, NULL, &d->arena, &d->request, &d->error);
 
     if (status != TREADLE_OK) return status;
@@ -423,8 +407,7 @@ static treadle_status dispatch(drive *d, td_str line)
     return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream)", TD_STR_ARGS(op));
 }
 
-static void answer_error(drive *d, td_buf *out)
-{
+static void answer_error(drive *d, td_buf *out) {
     char text[4096];
 
     treadle_error_format(&d->error, text, sizeof text);
@@ -439,8 +422,7 @@ static void answer_error(drive *d, td_buf *out)
     td_json_end_object(&d->out);
 }
 
-static int drive_run(void *given, char **positional, size_t n_positional)
-{
+static int drive_run(void *given, char **positional, size_t n_positional) {
     drive d = {.args = given, .path = positional[0]};
     td_buf out = {0};
     char *line = NULL;
@@ -473,8 +455,9 @@ const td_command td_command_drive = {
     .name = "drive",
     .arguments = "DIR",
     .summary = "answer JSON requests, one a line, on standard input",
-    .help = "ops: generate, timeline, process, stream. Example:\n"
-            "  echo '{\"op\": \"generate\", \"prompts\": [[1, 2, 3]], \"options\": {\"max_new_tokens\": 8}}' | treadle drive DIR",
+    .help =
+        "ops: generate, timeline, process, stream. Example:\n"
+        "  echo '{\"op\": \"generate\", \"prompts\": [[1, 2, 3]], \"options\": {\"max_new_tokens\": 8}}' | treadle drive DIR",
     .options = drive_options,
     .n_options = TD_COUNT(drive_options),
     .args_bytes = sizeof(drive_args),

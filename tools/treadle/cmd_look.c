@@ -19,14 +19,14 @@ static const td_option look_options[] = {
     MODEL_OPTIONS(look_args),
 };
 static const td_option inspect_options[] = {
-    {"context-length", 'c', OPTION_INT, "N", "memory for a timeline of N tokens (default: the model's length)", offsetof(look_args, context_length)},
+    {"context-length", 'c', OPTION_INT, "N", "memory for a timeline of N tokens (default: the model's length)",
+     offsetof(look_args, context_length)},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object", offsetof(look_args, json)},
     MODEL_OPTIONS(look_args),
 };
 
 /* Prints text that the library made, ended by one line feed, and frees it. */
-static int print_and_free(char *text)
-{
+static int print_and_free(char *text) {
     size_t n = strlen(text);
     bool good = td_out((td_str){text, n}) && (n == 0 || text[n - 1] == '\n' || td_out(TD_STR("\n")));
 
@@ -35,8 +35,7 @@ static int print_and_free(char *text)
 }
 
 /* --- check */
-static void print_message(const treadle_message *m)
-{
+static void print_message(const treadle_message *m) {
     static const char *const levels[] = {"error", "warning", "note"};
     const char *space = m->file[0] && m->pointer[0] ? " " : "", *colon = m->file[0] || m->pointer[0] ? ": " : "";
 
@@ -45,8 +44,7 @@ static void print_message(const treadle_message *m)
     printf("%s%s%s%s: %s\n", space, m->pointer, colon, levels[m->level], m->message);
 }
 
-static int check_run(void *given, char **positional, size_t n_positional)
-{
+static int check_run(void *given, char **positional, size_t n_positional) {
     look_args *args = given;
     treadle_error error = {0};
     treadle_report *report = NULL;
@@ -88,8 +86,7 @@ const td_command td_command_check = {
 };
 
 /* --- explain, inspect */
-static int look_run(look_args *args, const char *given, bool inspect)
-{
+static int look_run(look_args *args, const char *given, bool inspect) {
     treadle_error error = {0};
     td_model_source source;
     td_arena arena = {0};
@@ -98,8 +95,10 @@ static int look_run(look_args *args, const char *given, bool inspect)
     if (args->context_length < 0) return td_usage(&td_command_inspect, "--context-length: expected a positive number");
     int code = td_model_source_get(&args->model, given, &arena, &source);
     if (code == EXIT_OK) {
-        treadle_status status = inspect ? treadle_model_inspect(source.path, &source.options, args->context_length, args->json, &text, &error)
-                                        : treadle_model_explain(source.path, &source.options, args->json, &text, &error);
+        treadle_status status =
+            inspect
+                ? treadle_model_inspect(source.path, &source.options, args->context_length, args->json, &text, &error)
+                : treadle_model_explain(source.path, &source.options, args->json, &text, &error);
         if (status == TREADLE_OK) {
             code = print_and_free(text);
         } else {
@@ -111,8 +110,7 @@ static int look_run(look_args *args, const char *given, bool inspect)
     return code;
 }
 
-static int explain_run(void *given, char **positional, size_t n_positional)
-{
+static int explain_run(void *given, char **positional, size_t n_positional) {
     (void)n_positional;
     return look_run(given, positional[0], false);
 }
@@ -121,7 +119,8 @@ const td_command td_command_explain = {
     .name = "explain",
     .arguments = "DIR [--json]",
     .summary = "show the expanded config and the plan made from it",
-    .help = "Where each value of the config comes from, what feeds each graph input, which sessions run when, what state was found.",
+    .help =
+        "Where each value of the config comes from, what feeds each graph input, which sessions run when, what state was found.",
     .options = look_options,
     .n_options = TD_COUNT(look_options),
     .args_bytes = sizeof(look_args),
@@ -130,8 +129,7 @@ const td_command td_command_explain = {
     .run = explain_run,
 };
 
-static int inspect_run(void *given, char **positional, size_t n_positional)
-{
+static int inspect_run(void *given, char **positional, size_t n_positional) {
     (void)n_positional;
     return look_run(given, positional[0], true);
 }
@@ -157,8 +155,7 @@ static const td_option ops_options[] = {
     {"json", 0, OPTION_FLAG, NULL, "print a JSON list", offsetof(ops_args, json)},
 };
 
-static int ops_run(void *given, char **positional, size_t n_positional)
-{
+static int ops_run(void *given, char **positional, size_t n_positional) {
     const ops_args *args = given;
     treadle_error error = {0};
     td_arena arena = {0};
@@ -175,7 +172,8 @@ static int ops_run(void *given, char **positional, size_t n_positional)
         for (const td_json *op = list->first; op; op = op->next) {
             td_str domain = td_json_string_or(op, "domain", ""), name = td_json_string_or(op, "op", "");
             if (domain.n == 0) domain = TD_STR("ai.onnx");
-            printf("%.*s %.*s-%lld\n", TD_STR_ARGS(domain), TD_STR_ARGS(name), (long long)td_json_int_or(op, "since_version", 0));
+            printf("%.*s %.*s-%lld\n", TD_STR_ARGS(domain), TD_STR_ARGS(name),
+                   (long long)td_json_int_or(op, "since_version", 0));
         }
     }
     treadle_free(json);

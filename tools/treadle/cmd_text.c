@@ -14,8 +14,7 @@ typedef struct text_args {
     bool json, add_special, skip_special, no_generation_prompt;
 } text_args;
 
-static int open_text(const text_args *args, const char *given, treadle_text **out)
-{
+static int open_text(const text_args *args, const char *given, treadle_text **out) {
     treadle_error error = {0};
     td_model_source source;
     td_arena arena = {0};
@@ -30,13 +29,13 @@ static int open_text(const text_args *args, const char *given, treadle_text **ou
 static const td_option tokenize_options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the text (default: standard input)", offsetof(text_args, prompt)},
     {"file", 'f', OPTION_TEXT, "FILE", "the text is in this file", offsetof(text_args, file)},
-    {"add-special", 0, OPTION_FLAG, NULL, "with the tokens that the tokenizer puts around a text", offsetof(text_args, add_special)},
+    {"add-special", 0, OPTION_FLAG, NULL, "with the tokens that the tokenizer puts around a text",
+     offsetof(text_args, add_special)},
     {"json", 0, OPTION_FLAG, NULL, "print {\"ids\": [...], \"tokens\": [...]}", offsetof(text_args, json)},
     MODEL_OPTIONS(text_args),
 };
 
-static int print_ids(const treadle_text *text, const int32_t *ids, size_t n, bool json)
-{
+static int print_ids(const treadle_text *text, const int32_t *ids, size_t n, bool json) {
     treadle_error error = {0};
     td_json_writer w;
     td_buf out = {0};
@@ -70,8 +69,7 @@ static int print_ids(const treadle_text *text, const int32_t *ids, size_t n, boo
     return good ? EXIT_OK : EXIT_RUN;
 }
 
-static int tokenize_run(void *given, char **positional, size_t n_positional)
-{
+static int tokenize_run(void *given, char **positional, size_t n_positional) {
     const text_args *args = given;
     treadle_error error = {0};
     treadle_text *text = NULL;
@@ -83,8 +81,9 @@ static int tokenize_run(void *given, char **positional, size_t n_positional)
     int code = td_read_prompt(&td_command_tokenize, args->prompt, args->file, &prompt, &bytes);
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
     if (code == EXIT_OK)
-        code = treadle_text_encode(text, prompt, bytes, args->add_special, &ids, &n, &error) == TREADLE_OK ? print_ids(text, ids, n, args->json)
-                                                                                                           : td_report(&error);
+        code = treadle_text_encode(text, prompt, bytes, args->add_special, &ids, &n, &error) == TREADLE_OK
+                   ? print_ids(text, ids, n, args->json)
+                   : td_report(&error);
     treadle_free(ids);
     td_free(prompt);
     treadle_text_close(text);
@@ -111,8 +110,7 @@ static const td_option detokenize_options[] = {
     MODEL_OPTIONS(text_args),
 };
 
-static int detokenize_run(void *given, char **positional, size_t n_positional)
-{
+static int detokenize_run(void *given, char **positional, size_t n_positional) {
     const text_args *args = given;
     treadle_error error = {0};
     treadle_text *text = NULL;
@@ -123,13 +121,13 @@ static int detokenize_run(void *given, char **positional, size_t n_positional)
     (void)n_positional;
 
     int code = td_read_prompt(&td_command_detokenize, args->ids, NULL, &list, &bytes);
-    if (code == EXIT_OK && !td_parse_ids(list, &arena, &ids, &n)) code = td_usage(&td_command_detokenize, "expected ids as 1,2,3, found \"%s\"", list);
+    if (code == EXIT_OK && !td_parse_ids(list, &arena, &ids, &n))
+        code = td_usage(&td_command_detokenize, "expected ids as 1,2,3, found \"%s\"", list);
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
     if (code == EXIT_OK) {
         if (treadle_text_decode(text, ids, n, args->skip_special, &utf8, &bytes, &error) != TREADLE_OK)
             code = td_report(&error);
-        else if (!td_out((td_str){utf8, bytes}) || !td_out(TD_STR("\n")))
-            code = EXIT_RUN;
+        else if (!td_out((td_str){utf8, bytes}) || !td_out(TD_STR("\n"))) code = EXIT_RUN;
     }
     treadle_free(utf8);
     td_free(list);
@@ -156,14 +154,15 @@ static const td_option template_options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "a user's message (default: standard input)", offsetof(text_args, prompt)},
     {"file", 'f', OPTION_TEXT, "FILE", "the message is in this file", offsetof(text_args, file)},
     {"system", 0, OPTION_TEXT, "TEXT", "a system message before it", offsetof(text_args, system)},
-    {"messages", 0, OPTION_TEXT, "FILE.json", "a JSON list of messages instead; -: standard input", offsetof(text_args, messages)},
+    {"messages", 0, OPTION_TEXT, "FILE.json", "a JSON list of messages instead; -: standard input",
+     offsetof(text_args, messages)},
     {"tools", 0, OPTION_TEXT, "FILE.json", "a JSON list of tools", offsetof(text_args, tools)},
-    {"no-generation-prompt", 0, OPTION_FLAG, NULL, "without the start of the assistant's turn", offsetof(text_args, no_generation_prompt)},
+    {"no-generation-prompt", 0, OPTION_FLAG, NULL, "without the start of the assistant's turn",
+     offsetof(text_args, no_generation_prompt)},
     MODEL_OPTIONS(text_args),
 };
 
-static int messages_of(const text_args *args, char **out)
-{
+static int messages_of(const text_args *args, char **out) {
     char *prompt;
     size_t n;
     td_json_writer w;
@@ -190,8 +189,7 @@ static int messages_of(const text_args *args, char **out)
     return buf.failed ? EXIT_RUN : EXIT_OK;
 }
 
-static int template_run(void *given, char **positional, size_t n_positional)
-{
+static int template_run(void *given, char **positional, size_t n_positional) {
     const text_args *args = given;
     treadle_chat_options chat;
     treadle_error error = {0};
@@ -209,8 +207,7 @@ static int template_run(void *given, char **positional, size_t n_positional)
     if (code == EXIT_OK) {
         if (treadle_text_render_chat(text, messages, &chat, &utf8, &n, &error) != TREADLE_OK)
             code = td_report(&error) == EXIT_RUN ? EXIT_RUN : EXIT_MODEL;
-        else if (!td_out((td_str){utf8, n}))
-            code = EXIT_RUN;
+        else if (!td_out((td_str){utf8, n})) code = EXIT_RUN;
     }
     treadle_free(utf8);
     td_free(messages);

@@ -10,8 +10,10 @@
 
 #define COMMANDS(X)                                                                                                    \
     X(run)                                                                                                             \
-    X(chat) X(build) X(check) X(inspect) X(explain) X(bench) X(drive) X(conformance) X(cache) X(tokenize)              \
-        X(detokenize) X(template) X(ops)
+    X(chat)                                                                                                            \
+    X(build)                                                                                                           \
+    X(check) X(inspect) X(explain) X(bench) X(drive) X(conformance) X(cache) X(tokenize) X(detokenize) X(template)     \
+        X(ops)
 
 #define ENTRY(name) &td_command_##name,
 const td_command *const td_commands[] = {COMMANDS(ENTRY)};

@@ -19,8 +19,7 @@ typedef struct progress {
     int last;   /* permille last drawn, -1: none */
 } progress;
 
-static bool draw_progress(void *ctx, const char *stage, uint64_t done, uint64_t total)
-{
+static bool draw_progress(void *ctx, const char *stage, uint64_t done, uint64_t total) {
     progress *p = ctx;
     int permille = total ? (int)(done * 1000 / total) : 1000;
 
@@ -38,8 +37,8 @@ static bool draw_progress(void *ctx, const char *stage, uint64_t done, uint64_t 
     return true;
 }
 
-int td_compile_with_progress(const char *source, const char *out_dir, const treadle_compile_options *given, bool quiet)
-{
+int td_compile_with_progress(const char *source, const char *out_dir, const treadle_compile_options *given,
+                             bool quiet) {
     treadle_compile_options options;
     treadle_error error = {0};
     progress p = {.shown = !quiet && isatty(STDERR_FILENO), .last = -1};
@@ -57,15 +56,13 @@ int td_compile_with_progress(const char *source, const char *out_dir, const trea
 }
 
 /* --- the cache */
-static int out_of_memory(void)
-{
+static int out_of_memory(void) {
     fprintf(stderr, "treadle: out of memory\n");
     return EXIT_RUN;
 }
 
 /* The key of a file's content: its size, and a hash of all its bytes. */
-static int content_key(const char *path, char out[40])
-{
+static int content_key(const char *path, char out[40]) {
     treadle_error error = {0};
     td_mmap map;
 
@@ -77,14 +74,16 @@ static int content_key(const char *path, char out[40])
 }
 
 /* The folder that a GGUF file is compiled into; made now if it is not there. */
-static int compiled_folder(const td_model_args *args, const char *given, td_arena *arena, char **out)
-{
+static int compiled_folder(const td_model_args *args, const char *given, td_arena *arena, char **out) {
     treadle_error error = {0};
     char key[40];
     const char *cache = td_cache_dir(arena);
 
     if (!cache) {
-        fprintf(stderr, "treadle: no cache folder: set HOME, XDG_CACHE_HOME or TREADLE_CACHE, or compile with `treadle build %s -o DIR`\n", given);
+        fprintf(
+            stderr,
+            "treadle: no cache folder: set HOME, XDG_CACHE_HOME or TREADLE_CACHE, or compile with `treadle build %s -o DIR`\n",
+            given);
         return EXIT_MODEL;
     }
     int code = content_key(given, key);
@@ -99,8 +98,7 @@ static int compiled_folder(const td_model_args *args, const char *given, td_aren
     return td_compile_with_progress(given, *out, NULL, args->quiet);
 }
 
-static int parse_setting(td_arena *arena, const char *text, treadle_setting *out)
-{
+static int parse_setting(td_arena *arena, const char *text, treadle_setting *out) {
     const char *equals = strchr(text, '=');
 
     if (text[0] != '/' || !equals) {
@@ -112,14 +110,10 @@ static int parse_setting(td_arena *arena, const char *text, treadle_setting *out
     return out->pointer ? EXIT_OK : out_of_memory();
 }
 
-static int activations_of(const char *text, treadle_activations *out)
-{
-    if (!text || strcmp(text, "auto") == 0)
-        *out = TREADLE_ACTIVATIONS_AUTO;
-    else if (strcmp(text, "float") == 0)
-        *out = TREADLE_ACTIVATIONS_FLOAT;
-    else if (strcmp(text, "int8") == 0)
-        *out = TREADLE_ACTIVATIONS_INT8;
+static int activations_of(const char *text, treadle_activations *out) {
+    if (!text || strcmp(text, "auto") == 0) *out = TREADLE_ACTIVATIONS_AUTO;
+    else if (strcmp(text, "float") == 0) *out = TREADLE_ACTIVATIONS_FLOAT;
+    else if (strcmp(text, "int8") == 0) *out = TREADLE_ACTIVATIONS_INT8;
     else {
         fprintf(stderr, "treadle: --activations: expected auto, float or int8, found \"%s\"\n", text);
         return EXIT_USAGE;
@@ -127,8 +121,7 @@ static int activations_of(const char *text, treadle_activations *out)
     return EXIT_OK;
 }
 
-int td_model_source_get(const td_model_args *args, const char *given, td_arena *arena, td_model_source *out)
-{
+int td_model_source_get(const td_model_args *args, const char *given, td_arena *arena, td_model_source *out) {
     treadle_error error = {0};
 
     *out = (td_model_source){0};
@@ -162,8 +155,8 @@ int td_model_source_get(const td_model_args *args, const char *given, td_arena *
     return EXIT_OK;
 }
 
-int td_model_get(const td_model_args *args, const char *given, td_arena *arena, treadle_model **out, double *out_load_ms)
-{
+int td_model_get(const td_model_args *args, const char *given, td_arena *arena, treadle_model **out,
+                 double *out_load_ms) {
     td_model_source source;
     treadle_error error = {0};
     int code = td_model_source_get(args, given, arena, &source);
