@@ -19,19 +19,19 @@ extern "C" {
 #endif
 
 /* X(NAME, value, text): the only list of status codes. Values are stable; new ones are appended. */
-#define TREADLE_STATUS_LIST(X)                                                                                        \
-    X(OK, 0, "ok")                                                                                                    \
-    X(INVALID_ARGUMENT, 1, "invalid argument")    /* the caller's request is wrong: range, shape, type, order */      \
-    X(NOT_FOUND, 2, "not found")                  /* a file, name or entry does not exist */                          \
-    X(IO, 3, "input/output error")                /* the operating system refused */                                  \
-    X(FORMAT, 4, "malformed data")                /* a file's bytes are not what its format says */                   \
-    X(CONFIG, 5, "configuration error")           /* config or model folder does not fit together */                  \
-    X(UNSUPPORTED, 6, "not supported")            /* well-formed, but not something this build can do */              \
-    X(OUT_OF_MEMORY, 7, "out of memory")                                                                              \
-    X(LIMIT, 8, "limit exceeded")                 /* a stated limit (length, depth, steps) was reached */             \
-    X(CANCELLED, 9, "cancelled")                  /* treadle_generator_cancel or a callback asked to stop */          \
-    X(RUN, 10, "run failed")                      /* a graph failed while running, e.g. an index out of range */      \
-    X(INTERNAL, 11, "internal error")             /* a fault of ours; please report it */
+#define TREADLE_STATUS_LIST(X)                                                                                         \
+    X(OK, 0, "ok")                                                                                                     \
+    X(INVALID_ARGUMENT, 1, "invalid argument") /* the caller's request is wrong: range, shape, type, order */          \
+    X(NOT_FOUND, 2, "not found")               /* a file, name or entry does not exist */                              \
+    X(IO, 3, "input/output error")             /* the operating system refused */                                      \
+    X(FORMAT, 4, "malformed data")             /* a file's bytes are not what its format says */                       \
+    X(CONFIG, 5, "configuration error")        /* config or model folder does not fit together */                      \
+    X(UNSUPPORTED, 6, "not supported")         /* well-formed, but not something this build can do */                  \
+    X(OUT_OF_MEMORY, 7, "out of memory")                                                                               \
+    X(LIMIT, 8, "limit exceeded")     /* a stated limit (length, depth, steps) was reached */                          \
+    X(CANCELLED, 9, "cancelled")      /* treadle_generator_cancel or a callback asked to stop */                       \
+    X(RUN, 10, "run failed")          /* a graph failed while running, e.g. an index out of range */                   \
+    X(INTERNAL, 11, "internal error") /* a fault of ours; please report it */
 
 typedef enum treadle_status {
 #define TREADLE_STATUS_ENUM(name, value, text) TREADLE_##name = value,
@@ -44,12 +44,12 @@ typedef enum treadle_status {
  * so that programs need not parse it. treadle_error_format joins both. */
 typedef struct treadle_error {
     treadle_status code;
-    uint32_t line;      /* from 1; 0: no line */
-    uint32_t column;    /* from 1, in bytes; 0: none */
-    char file[512];     /* path as the caller gave it; "" if no file is involved */
-    char pointer[512];  /* JSON pointer, or the path to a part (graph/node) inside the file; "" if none */
+    uint32_t line;     /* from 1; 0: no line */
+    uint32_t column;   /* from 1, in bytes; 0: none */
+    char file[512];    /* path as the caller gave it; "" if no file is involved */
+    char pointer[512]; /* JSON pointer, or the path to a part (graph/node) inside the file; "" if none */
     char message[2048];
-    char hint[512];     /* did-you-mean or what to do; "" if none */
+    char hint[512]; /* did-you-mean or what to do; "" if none */
 } treadle_error;
 
 /* "ok", "invalid argument", ...; "unknown status" for other numbers. Static string. */

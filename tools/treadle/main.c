@@ -8,15 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define COMMANDS(X)                                                                                                    \
-    X(run)                                                                                                             \
-    X(chat)                                                                                                            \
-    X(build)                                                                                                           \
-    X(check) X(inspect) X(explain) X(bench) X(drive) X(conformance) X(cache) X(tokenize) X(detokenize) X(template)     \
-        X(ops)
-
-#define ENTRY(name) &td_command_##name,
-const td_command *const td_commands[] = {COMMANDS(ENTRY)};
+const td_command *const td_commands[] = {
+    &td_command_run,      &td_command_chat,       &td_command_build,    &td_command_check,       &td_command_inspect,
+    &td_command_explain,  &td_command_bench,      &td_command_drive,    &td_command_conformance, &td_command_cache,
+    &td_command_tokenize, &td_command_detokenize, &td_command_template, &td_command_ops,
+};
 const size_t td_n_commands = TD_COUNT(td_commands);
 
 /* --- Ctrl-C */
