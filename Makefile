@@ -27,7 +27,7 @@ help:
 	@echo "make test-asan   everything but slow tests under ASan and UBSan"
 	@echo "make test-tsan   the tests labelled threads under TSan"
 	@echo "make fuzz        each fuzz target for FUZZ_SECONDS (default 60)"
-	@echo "make bench       the figures of docs/speed.md"
+	@echo "make bench       the figures of docs/speed.md (PEERS=DIR: beside llama.cpp)"
 	@echo "make lint        layers, file length, format, symbols, headers, wording"
 	@echo "make format      apply .clang-format"
 	@echo "make clean       remove the build trees"
@@ -78,9 +78,10 @@ test-tsan:
 
 bench:
 	@scripts/setup
+	@$(if $(PEERS),true,scripts/fetch-model)
 	@$(CONFIGURE) -DTREADLE_BENCH=ON --preset release >/dev/null
 	@$(BUILD) release
-	@if [ -x bench/run ]; then bench/run; else for b in build/bin/bench_*; do [ ! -x "$$b" ] || "$$b"; done; fi
+	@bench/run
 
 lint:
 	@tools/dev/lint

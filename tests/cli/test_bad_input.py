@@ -13,7 +13,7 @@ import subprocess
 import testing
 import tiny
 
-SLOW = tiny.sanitized()
+SLOW = testing.sanitized()
 N = 60 if SLOW else 300       # changes of a kind
 MEMORY = 1 << 30              # address space of the command
 SECONDS = 60 if SLOW else 20  # for one command

@@ -1,7 +1,6 @@
 """A tiny model for the tests of the command: a llama of random weights with a byte-level vocabulary and a chat template, as a GGUF
 file and compiled. Expected tokens come from NumPy (tests/compile/checkpoints.py), ids from tokenizers, prompts from jinja2."""
 import os
-import re
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compile"))
@@ -72,13 +71,3 @@ class Model:
     def tokenizer(self):
         from tokenizers import Tokenizer
         return Tokenizer.from_file(os.path.join(self.folder, "tokenizer.json"))
-
-
-def sanitized():
-    """Whether the command under test was built with sanitizers (it then needs terabytes of address space, and is slow)."""
-    cache = os.path.join(os.environ.get("TREADLE_BUILD") or testing.source("build"), "CMakeCache.txt")
-    try:
-        with open(cache, encoding="utf-8") as f:
-            return bool(re.search(r"^TREADLE_SANITIZE:\w+=.+", f.read(), re.M))
-    except OSError:
-        return False

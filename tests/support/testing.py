@@ -13,6 +13,7 @@ Closing line and exit codes are those of test.h; arguments select tests by subst
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,16 @@ def treadle_json(*arguments, **more):
     run = treadle(*arguments, **more)
     assert run.returncode == 0, f"treadle {' '.join(map(str, arguments))}: exit {run.returncode}\n{run.stderr}"
     return json.loads(run.stdout)
+
+
+def sanitized():
+    """Whether the command was built with sanitizers: it is then slow, and reserves terabytes of address space."""
+    cache = os.path.join(os.environ.get("TREADLE_BUILD") or source("build"), "CMakeCache.txt")
+    try:
+        with open(cache, encoding="utf-8") as f:
+            return bool(re.search(r"^TREADLE_SANITIZE:\w+=.+", f.read(), re.M))
+    except OSError:
+        return False
 
 
 def temp_dir():
