@@ -45,6 +45,13 @@ def test_decoders():
     fixtures(unpack(), DECODERS)
 
 
+def test_contradictions():
+    """One line in the report of skips; the names are in EXEMPT."""
+    testing.shared("data/pipelines.tar.xz")
+    testing.skip("b16-eos-list one-0, one-1 and batch expect tokens after 78, an end token of their config, where config-eos "
+                 "ends; b01-concat-f16 timeline asks float32's tolerance of float16")
+
+
 def test_wrong_configs():
     fixtures(os.path.join(unpack(), "b15-errors"), "*")
 

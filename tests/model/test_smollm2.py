@@ -6,6 +6,9 @@ With TREADLE_SHARED: ids and logits of transformers (real-models/smollm2-135m.js
 `treadle build --accuracy-level 0` writes."""
 import json
 import os
+import signal
+import subprocess
+import time
 
 import numpy as np
 
@@ -129,6 +132,17 @@ def test_the_answer_in_text():
         run = testing.treadle("run", folder(4), "-p", "What is the capital of France? Answer in one sentence.", "-n", 24,
                               "--activations", activations)
         testing.equal((run.returncode, run.stdout), (0, "The capital of France is Paris.\n"), activations)
+
+
+def test_an_interrupted_build_leaves_nothing():
+    with testing.temp_dir() as temp:
+        out = os.path.join(temp, "out")
+        p = subprocess.Popen([os.environ["TREADLE"], "build", testing.model(GGUF), "-o", out], stderr=subprocess.PIPE)
+        while p.poll() is None and not os.listdir(temp):  # until it writes, aside
+            time.sleep(0.002)
+        p.send_signal(signal.SIGINT)
+        _, said = p.communicate(timeout=120)
+        testing.equal((p.returncode, os.listdir(temp)), (130, []), said)
 
 
 class OnnxRuntime:
