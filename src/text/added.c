@@ -13,22 +13,18 @@
 
 enum { MAX_CONTENT_BYTES = 1024 };
 
-const td_added_token *td_added_by_id(const td_added *added, int64_t id)
-{
+const td_added_token *td_added_by_id(const td_added *added, int64_t id) {
     size_t low = 0, high = added->n;
     while (low < high) {
         size_t middle = (low + high) / 2;
         if (added->items[middle].id == id) return &added->items[middle];
-        if (added->items[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
+        if (added->items[middle].id < id) low = middle + 1;
+        else high = middle;
     }
     return NULL;
 }
 
-const td_added_token *td_added_by_content(const td_added *added, td_str content)
-{
+const td_added_token *td_added_by_content(const td_added *added, td_str content) {
     for (size_t i = 0; i < added->n; i++)
         if (td_str_equal(added->items[i].content, content)) return &added->items[i];
     return NULL;
@@ -36,8 +32,7 @@ const td_added_token *td_added_by_content(const td_added *added, td_str content)
 
 /* --- loading */
 
-static treadle_status add(td_loader *loader, const td_json *json, td_added *added)
-{
+static treadle_status add(td_loader *loader, const td_json *json, td_added *added) {
     const td_json *content;
     td_added_token token = {0};
     if (json->kind != TD_JSON_OBJECT)
@@ -58,8 +53,7 @@ static treadle_status add(td_loader *loader, const td_json *json, td_added *adde
     return td_vec_push(added, token) ? TREADLE_OK : td_loader_memory(loader, "added tokens");
 }
 
-treadle_status td_added_load(td_loader *loader, const td_json *array, td_added *added)
-{
+treadle_status td_added_load(td_loader *loader, const td_json *array, td_added *added) {
     if (!array || array->kind == TD_JSON_NULL) return TREADLE_OK;
     if (array->kind != TD_JSON_ARRAY)
         return td_loader_fail(loader, array, TREADLE_FORMAT, "\"added_tokens\" must be an array, found %s",
@@ -68,8 +62,7 @@ treadle_status td_added_load(td_loader *loader, const td_json *array, td_added *
     return TREADLE_OK;
 }
 
-treadle_status td_added_load_decoder(td_loader *loader, const td_json *object, td_added *added)
-{
+treadle_status td_added_load_decoder(td_loader *loader, const td_json *object, td_added *added) {
     if (!object || object->kind != TD_JSON_OBJECT) return TREADLE_OK;
     for (const td_json *item = object->first; item; item = item->next)
         if (!td_added_by_content(added, td_json_string_or(item, "content", ""))) TD_TRY(add(loader, item, added));
@@ -79,33 +72,36 @@ treadle_status td_added_load_decoder(td_loader *loader, const td_json *object, t
 typedef struct order_key {
     td_str text;
     size_t index;
+    bool special;
 } order_key;
 
-static int compare_keys(const void *a, const void *b)
-{
+static int compare_keys(const void *a, const void *b) {
     const order_key *x = a, *y = b;
     int order = td_str_compare(x->text, y->text);
+    if (order == 0) order = (int)y->special - (int)x->special;
     return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
-static int compare_ids(const void *a, const void *b)
-{
+static int compare_ids(const void *a, const void *b) {
     const td_added_token *x = a, *y = b;
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* Of tokens with one content the last stays, special if any of them was. In file order afterwards. */
-static bool drop_doubles(td_added *added)
-{
+/* Of tokens with one content the last one counts, special if any of them was; it takes the place of the first. */
+static bool drop_doubles(td_added *added) {
     order_key *keys = td_alloc_array(added->n, sizeof *keys);
     if (!keys) return false;
-    for (size_t i = 0; i < added->n; i++) keys[i] = (order_key){added->items[i].content, i};
+    for (size_t i = 0; i < added->n; i++) keys[i] = (order_key){.text = added->items[i].content, .index = i};
     qsort(keys, added->n, sizeof *keys, compare_keys);
-    for (size_t i = 1; i < added->n; i++) {
-        if (!td_str_equal(keys[i].text, keys[i - 1].text)) continue;
-        td_added_token *first = &added->items[keys[i - 1].index], *second = &added->items[keys[i].index];
-        second->special |= first->special;
-        first->content.n = 0;
+    for (size_t i = 1, first = 0; i < added->n; i++) {
+        if (!td_str_equal(keys[i].text, keys[first].text)) {
+            first = i;
+            continue;
+        }
+        td_added_token *kept = &added->items[keys[first].index], *later = &added->items[keys[i].index];
+        later->special |= kept->special;
+        *kept = *later;
+        later->content.n = 0;
     }
     td_free(keys);
     size_t n = 0;
@@ -115,8 +111,7 @@ static bool drop_doubles(td_added *added)
     return true;
 }
 
-static void number(const td_tokenizer *tokenizer, td_added *added)
-{
+static void number(const td_tokenizer *tokenizer, td_added *added) {
     int32_t next = tokenizer->model_kind->n_tokens(tokenizer->model);
     for (size_t i = 0; i < added->n; i++) {
         td_added_token *token = &added->items[i];
@@ -125,8 +120,7 @@ static void number(const td_tokenizer *tokenizer, td_added *added)
     }
 }
 
-static treadle_status set_pattern(td_loader *loader, td_work *work, td_added_token *token)
-{
+static treadle_status set_pattern(td_loader *loader, td_work *work, td_added_token *token) {
     td_str pattern = token->content;
     if (token->normalized) {
         TD_TRY(td_tokenizer_normalize(loader->tokenizer, work, pattern, &pattern, loader->err));
@@ -136,14 +130,13 @@ static treadle_status set_pattern(td_loader *loader, td_work *work, td_added_tok
     return pattern.p ? TREADLE_OK : td_loader_memory(loader, "added tokens");
 }
 
-static bool build(const td_added *added, struct td_added_matcher *matcher, bool normalized)
-{
+static bool build(const td_added *added, struct td_added_matcher *matcher, bool normalized) {
     order_key *keys = td_alloc_array(added->n, sizeof *keys);
     size_t n = 0;
     if (!keys) return false;
     for (size_t i = 0; i < added->n; i++)
         if (added->items[i].normalized == normalized && added->items[i].pattern.n > 0)
-            keys[n++] = (order_key){added->items[i].pattern, i};
+            keys[n++] = (order_key){added->items[i].pattern, i, added->items[i].special};
     qsort(keys, n, sizeof *keys, compare_keys);
     matcher->tokens = td_alloc_array(n, sizeof *matcher->tokens);
     matcher->n = n;
@@ -156,8 +149,7 @@ static bool build(const td_added *added, struct td_added_matcher *matcher, bool 
     return matcher->tokens != NULL;
 }
 
-treadle_status td_added_finish(td_loader *loader, td_added *added)
-{
+treadle_status td_added_finish(td_loader *loader, td_added *added) {
     if (added->n == 0) return TREADLE_OK;
     td_work work = {0};
     treadle_status status = TREADLE_OK;
@@ -177,8 +169,7 @@ treadle_status td_added_finish(td_loader *loader, td_added *added)
     return TREADLE_OK;
 }
 
-void td_added_free(td_added *added)
-{
+void td_added_free(td_added *added) {
     td_free(added->plain.tokens);
     td_free(added->normalized.tokens);
     td_vec_free(added);
@@ -186,35 +177,31 @@ void td_added_free(td_added *added)
 
 /* --- finding */
 
-static uint8_t byte_at(const td_added *added, const struct td_added_matcher *matcher, size_t i, size_t depth)
-{
+static uint8_t byte_at(const td_added *added, const struct td_added_matcher *matcher, size_t i, size_t depth) {
     return (uint8_t)added->items[matcher->tokens[i]].pattern.p[depth];
 }
 
 /* The first of [low, high) whose byte at depth is not below `byte`; all of them are longer than depth. */
-static size_t narrow(const td_added *added, const struct td_added_matcher *matcher, size_t low, size_t high, size_t depth,
-                     unsigned byte)
-{
+static size_t narrow(const td_added *added, const struct td_added_matcher *matcher, size_t low, size_t high,
+                     size_t depth, unsigned byte) {
     while (low < high) {
         size_t middle = (low + high) / 2;
-        if (byte_at(added, matcher, middle, depth) < byte)
-            low = middle + 1;
-        else
-            high = middle;
+        if (byte_at(added, matcher, middle, depth) < byte) low = middle + 1;
+        else high = middle;
     }
     return low;
 }
 
 /* Index of the token with the longest pattern at the start of text, or -1. */
-static int32_t longest_at(const td_added *added, const struct td_added_matcher *matcher, td_str text)
-{
+static int32_t longest_at(const td_added *added, const struct td_added_matcher *matcher, td_str text) {
     int32_t best = -1;
     uint8_t byte = (uint8_t)text.p[0];
     size_t low = matcher->first[byte], high = matcher->first[byte + 1];
     for (size_t depth = 1; low < high; depth++) {
-        if (added->items[matcher->tokens[low]].pattern.n == depth) { /* the shortest sorts first; equals: the last wins */
-            while (low < high && added->items[matcher->tokens[low]].pattern.n == depth)
-                best = (int32_t)matcher->tokens[low++];
+        if (added->items[matcher->tokens[low]].pattern.n ==
+            depth) { /* the shortest sorts first; of equals the first wins */
+            best = (int32_t)matcher->tokens[low];
+            while (low < high && added->items[matcher->tokens[low]].pattern.n == depth) low++;
         }
         if (depth == text.n) break;
         byte = (uint8_t)text.p[depth];
@@ -226,28 +213,24 @@ static int32_t longest_at(const td_added *added, const struct td_added_matcher *
 }
 
 /* Where the character before `at` begins. */
-static size_t previous(td_str text, size_t at)
-{
+static size_t previous(td_str text, size_t at) {
     do at--;
     while (at > 0 && ((uint8_t)text.p[at] & 0xC0) == 0x80);
     return at;
 }
 
-static bool char_in(td_unicode_set set, td_str text, size_t at)
-{
+static bool char_in(td_unicode_set set, td_str text, size_t at) {
     size_t length;
     return td_unicode_in(set, td_unicode_next(text.p + at, &length));
 }
 
-static bool is_single_word(td_str text, size_t begin, size_t end)
-{
+static bool is_single_word(td_str text, size_t begin, size_t end) {
     return (begin == 0 || !char_in(TD_UNICODE_WORD, text, previous(text, begin))) &&
            (end == text.n || !char_in(TD_UNICODE_WORD, text, end));
 }
 
-treadle_status td_added_split(const td_added *added, const struct td_added_matcher *matcher, td_str text, bool skip_special,
-                              td_segment_vec *out, treadle_error *err)
-{
+treadle_status td_added_split(const td_added *added, const struct td_added_matcher *matcher, td_str text,
+                              bool skip_special, td_segment_vec *out, treadle_error *err) {
     size_t done = 0; /* what has become segments */
     bool ok = true;
     for (size_t at = 0; ok && matcher->n > 0 && at < text.n;) {
@@ -259,14 +242,15 @@ treadle_status td_added_split(const td_added *added, const struct td_added_match
         const td_added_token *token = &added->items[index];
         size_t begin = at, end = at + token->pattern.n;
         at = end;
-        if (begin < done) continue; /* in the space that the one before has taken */
         if ((skip_special && token->special) || (token->single_word && !is_single_word(text, begin, end))) continue;
         while (token->lstrip && begin > done && char_in(TD_UNICODE_WHITE_SPACE, text, previous(text, begin)))
             begin = previous(text, begin);
+        if (token->lstrip) begin = TD_MAX(begin, done);
         for (size_t length; token->rstrip && end < text.n; end += length)
             if (!td_unicode_in(TD_UNICODE_WHITE_SPACE, td_unicode_next(text.p + end, &length))) break;
         if (done < begin) ok = td_vec_push(out, (td_segment){(uint32_t)done, (uint32_t)begin, -1});
-        ok = ok && td_vec_push(out, (td_segment){(uint32_t)begin, (uint32_t)end, index});
+        /* The space that the one before took may hold this one: then it is found again, unless lstrip leaves nothing of it. */
+        if (begin < end) ok = ok && td_vec_push(out, (td_segment){(uint32_t)begin, (uint32_t)end, index});
         done = end;
     }
     if (ok && done < text.n) ok = td_vec_push(out, (td_segment){(uint32_t)done, (uint32_t)text.n, -1});

@@ -13,18 +13,13 @@
 
 static const td_str replacement_char = {"\xEF\xBF\xBD", 3};
 
-static td_decoder_state *state_of(td_decoding *decoding, size_t step)
-{
-    return &decoding->states[step];
-}
+static td_decoder_state *state_of(td_decoding *decoding, size_t step) { return &decoding->states[step]; }
 
-static treadle_status no_memory(const td_decoding *decoding)
-{
+static treadle_status no_memory(const td_decoding *decoding) {
     return td_fail_memory(decoding->err, "a decoded text", 0);
 }
 
-treadle_status td_decoding_send(td_decoding *decoding, size_t step, td_str text, bool begins, bool ends)
-{
+treadle_status td_decoding_send(td_decoding *decoding, size_t step, td_str text, bool begins, bool ends) {
     const td_steps *steps = &decoding->tokenizer->decoders;
     if (step < steps->n) {
         td_fragment fragment = {text, begins, ends};
@@ -35,8 +30,7 @@ treadle_status td_decoding_send(td_decoding *decoding, size_t step, td_str text,
 }
 
 /* A fragment of the one token that a stage makes of all its input. */
-static treadle_status send_more(td_decoding *decoding, size_t step, td_str text, bool ends)
-{
+static treadle_status send_more(td_decoding *decoding, size_t step, td_str text, bool ends) {
     td_decoder_state *state = state_of(decoding, step);
     bool begins = !state->open;
     state->open = !ends;
@@ -46,8 +40,7 @@ static treadle_status send_more(td_decoding *decoding, size_t step, td_str text,
 /* --- ByteLevel */
 
 /* Appends bytes as text, bad ones as U+FFFD; keeps an unfinished character at the end in held unless it is the end. */
-static void take_text(td_buf *held, td_buf *out, bool end)
-{
+static void take_text(td_buf *held, td_buf *out, bool end) {
     td_str bytes = td_buf_view(held);
     size_t n = end ? bytes.n : td_utf8_complete_prefix(bytes);
     td_buf_clear(out);
@@ -56,8 +49,7 @@ static void take_text(td_buf *held, td_buf *out, bool end)
     held->n -= n;
 }
 
-static treadle_status byte_level(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status byte_level(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     (void)data;
     td_decoder_state *state = state_of(decoding, step);
     if (fragment) td_byte_level_decode(fragment->text, &state->held);
@@ -71,40 +63,34 @@ static treadle_status byte_level(const void *data, td_decoding *decoding, size_t
 /* --- ByteFallback */
 
 /* The byte of a token "<0xNN>", or -1. */
-static int byte_token(td_str token)
-{
+static int byte_token(td_str token) {
     if (token.n != 6 || memcmp(token.p, "<0x", 3) != 0 || token.p[5] != '>') return -1;
     int value = 0;
     for (int i = 3; i < 5; i++) {
         char c = token.p[i], low = (char)(c | 32);
-        if (c >= '0' && c <= '9')
-            value = value * 16 + c - '0';
-        else if (low >= 'a' && low <= 'f')
-            value = value * 16 + low - 'a' + 10;
-        else if (c != '+' || i != 3) /* the reference's number parser takes a sign */
-            return -1;
+        if (c >= '0' && c <= '9') value = value * 16 + c - '0';
+        else if (low >= 'a' && low <= 'f') value = value * 16 + low - 'a' + 10;
+        else if (c != '+' || i != 3) /* the reference's number parser takes a sign */ return -1;
     }
     return value;
 }
 
 /* A run of bytes: n so far, m of them passed on as characters, the others in held; held is kept whole unless eager. */
-static treadle_status end_run(td_decoding *decoding, size_t step)
-{
+static treadle_status end_run(td_decoding *decoding, size_t step) {
     td_decoder_state *state = state_of(decoding, step);
     if (state->n == 0) return TREADLE_OK;
     bool good = td_utf8_valid(td_buf_view(&state->held)) && state->n == state->m + state->held.n;
     uint64_t n_bad = good ? 0 : state->n - state->m;
     treadle_status status = TREADLE_OK;
-    if (good && (state->held.n > 0 || state->open))
-        status = send_more(decoding, step, td_buf_view(&state->held), true);
-    for (uint64_t i = 0; i < n_bad && status == TREADLE_OK; i++) status = send_more(decoding, step, replacement_char, true);
+    if (good && (state->held.n > 0 || state->open)) status = send_more(decoding, step, td_buf_view(&state->held), true);
+    for (uint64_t i = 0; i < n_bad && status == TREADLE_OK; i++)
+        status = send_more(decoding, step, replacement_char, true);
     state->n = state->m = 0;
     td_buf_clear(&state->held);
     return status;
 }
 
-static treadle_status run_byte(td_decoding *decoding, size_t step, char byte)
-{
+static treadle_status run_byte(td_decoding *decoding, size_t step, char byte) {
     td_decoder_state *state = state_of(decoding, step);
     bool bad = state->n != state->m + state->held.n; /* the run has stopped being text: bytes are only counted */
     state->n++;
@@ -124,19 +110,18 @@ static treadle_status run_byte(td_decoding *decoding, size_t step, char byte)
     return TREADLE_OK;
 }
 
-static treadle_status byte_fallback(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status byte_fallback(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     (void)data;
     int byte = fragment && fragment->begins && fragment->ends ? byte_token(fragment->text) : -1;
     if (byte >= 0) return run_byte(decoding, step, (char)byte);
     TD_TRY(end_run(decoding, step));
-    return fragment ? td_decoding_send(decoding, step + 1, fragment->text, fragment->begins, fragment->ends) : TREADLE_OK;
+    return fragment ? td_decoding_send(decoding, step + 1, fragment->text, fragment->begins, fragment->ends)
+                    : TREADLE_OK;
 }
 
 /* --- Fuse */
 
-static treadle_status fuse(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status fuse(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     (void)data;
     td_decoder_state *state = state_of(decoding, step);
     if (fragment && decoding->eager) return send_more(decoding, step, fragment->text, false);
@@ -152,8 +137,7 @@ typedef struct strip_options {
     uint64_t start, stop;
 } strip_options;
 
-static treadle_status parse_strip(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_strip(td_loader *loader, const td_json *json, void **data) {
     strip_options *options = TD_ARENA_NEW(loader->arena, strip_options);
     uint32_t ignored;
     if (!options) return td_loader_memory(loader, "a decoder");
@@ -165,8 +149,7 @@ static treadle_status parse_strip(td_loader *loader, const td_json *json, void *
     return options->content.p ? TREADLE_OK : td_loader_memory(loader, "a decoder");
 }
 
-static treadle_status strip(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status strip(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     const strip_options *options = data;
     td_decoder_state *state = state_of(decoding, step);
     td_buf *out = &state->scratch;
@@ -203,8 +186,7 @@ typedef struct replace_options {
     td_str content;
 } replace_options;
 
-static treadle_status parse_replace(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_replace(td_loader *loader, const td_json *json, void **data) {
     replace_options *options = TD_ARENA_NEW(loader->arena, replace_options);
     const td_json *pattern, *content;
     if (!options) return td_loader_memory(loader, "a decoder");
@@ -217,9 +199,8 @@ static treadle_status parse_replace(td_loader *loader, const td_json *json, void
 }
 
 /* Appends text with every match replaced. */
-static treadle_status replace_all(td_decoding *decoding, td_regex_scratch *scratch, const td_regex *pattern, td_str content,
-                                  td_str text, td_buf *out)
-{
+static treadle_status replace_all(td_decoding *decoding, td_regex_scratch *scratch, const td_regex *pattern,
+                                  td_str content, td_str text, td_buf *out) {
     td_match_vec matches = {0};
     size_t at = 0;
     treadle_status status = td_regex_find_all(pattern, scratch, text, &matches, decoding->err);
@@ -234,8 +215,7 @@ static treadle_status replace_all(td_decoding *decoding, td_regex_scratch *scrat
     return status;
 }
 
-static treadle_status replace(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status replace(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     const replace_options *options = data;
     td_decoder_state *state = state_of(decoding, step);
     if (!fragment) return TREADLE_OK;
@@ -251,8 +231,7 @@ typedef struct metaspace_options {
     bool drops_first; /* those of the first token vanish instead of becoming spaces */
 } metaspace_options;
 
-static treadle_status parse_metaspace(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_metaspace(td_loader *loader, const td_json *json, void **data) {
     metaspace_options *options = TD_ARENA_NEW(loader->arena, metaspace_options);
     uint32_t ignored;
     if (!options) return td_loader_memory(loader, "a decoder");
@@ -264,8 +243,7 @@ static treadle_status parse_metaspace(td_loader *loader, const td_json *json, vo
     return options->replacement.p ? TREADLE_OK : td_loader_memory(loader, "a decoder");
 }
 
-static treadle_status metaspace(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status metaspace(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     const metaspace_options *options = data;
     td_decoder_state *state = state_of(decoding, step);
     if (!fragment) return TREADLE_OK;
@@ -275,10 +253,8 @@ static treadle_status metaspace(const void *data, td_decoding *decoding, size_t 
     for (size_t i = 0, length; i < text.n; i += length) {
         td_unicode_next(text.p + i, &length);
         td_str one = {text.p + i, length};
-        if (!td_str_equal(one, options->replacement))
-            td_buf_str(&state->scratch, one);
-        else if (state->n > 1 || !options->drops_first)
-            td_buf_char(&state->scratch, ' ');
+        if (!td_str_equal(one, options->replacement)) td_buf_str(&state->scratch, one);
+        else if (state->n > 1 || !options->drops_first) td_buf_char(&state->scratch, ' ');
     }
     if (state->scratch.failed) return no_memory(decoding);
     return td_decoding_send(decoding, step + 1, td_buf_view(&state->scratch), fragment->begins, fragment->ends);
@@ -287,11 +263,10 @@ static treadle_status metaspace(const void *data, td_decoding *decoding, size_t 
 /* --- WordPiece, CTC */
 
 /* The clean-up of English spacing that both share; each rule over the result of the one before. */
-static bool clean_up(td_str text, td_buf *out)
-{
+static bool clean_up(td_str text, td_buf *out) {
     static const char *const rules[][2] = {
-        {" .", "."}, {" ?", "?"}, {" !", "!"}, {" ,", ","}, {" ' ", "'"}, {" n't", "n't"}, {" 'm", "'m"},
-        {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+        {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+        {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
     };
     td_buf other = {0};
     td_buf_clear(out);
@@ -320,8 +295,7 @@ typedef struct word_piece_options {
     bool cleanup;
 } word_piece_options;
 
-static treadle_status parse_word_piece(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_word_piece(td_loader *loader, const td_json *json, void **data) {
     word_piece_options *options = TD_ARENA_NEW(loader->arena, word_piece_options);
     if (!options) return td_loader_memory(loader, "a decoder");
     options->prefix = td_arena_str(loader->arena, td_json_string_or(json, "prefix", "##"));
@@ -330,8 +304,7 @@ static treadle_status parse_word_piece(td_loader *loader, const td_json *json, v
     return options->prefix.p ? TREADLE_OK : td_loader_memory(loader, "a decoder");
 }
 
-static treadle_status word_piece(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status word_piece(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     const word_piece_options *options = data;
     td_decoder_state *state = state_of(decoding, step);
     if (!fragment) return TREADLE_OK;
@@ -340,12 +313,12 @@ static treadle_status word_piece(const void *data, td_decoding *decoding, size_t
     if (fragment->begins && state->n++ > 0) {
         if (td_str_starts(text, options->prefix))
             text = (td_str){text.p + options->prefix.n, text.n - options->prefix.n};
-        else
-            td_buf_char(&state->held, ' ');
+        else td_buf_char(&state->held, ' ');
     }
     td_buf_str(&state->held, text);
     td_buf *out = options->cleanup ? &state->scratch : &state->held;
-    if (state->held.failed || (options->cleanup && !clean_up(td_buf_view(&state->held), out))) return no_memory(decoding);
+    if (state->held.failed || (options->cleanup && !clean_up(td_buf_view(&state->held), out)))
+        return no_memory(decoding);
     return td_decoding_send(decoding, step + 1, td_buf_view(out), fragment->begins, fragment->ends);
 }
 
@@ -354,8 +327,7 @@ typedef struct ctc_options {
     bool cleanup;
 } ctc_options;
 
-static treadle_status parse_ctc(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_ctc(td_loader *loader, const td_json *json, void **data) {
     ctc_options *options = TD_ARENA_NEW(loader->arena, ctc_options);
     if (!options) return td_loader_memory(loader, "a decoder");
     TD_TRY(td_loader_literal(loader, json, td_json_string_or(json, "pad_token", "<pad>"), &options->pad));
@@ -366,8 +338,7 @@ static treadle_status parse_ctc(td_loader *loader, const td_json *json, void **d
 }
 
 /* held: the token before; the same again says nothing new. */
-static treadle_status ctc(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status ctc(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     const ctc_options *options = data;
     td_decoder_state *state = state_of(decoding, step);
     if (!fragment || (state->open && td_str_equal(fragment->text, td_buf_view(&state->held)))) return TREADLE_OK;
@@ -392,8 +363,7 @@ static treadle_status ctc(const void *data, td_decoding *decoding, size_t step, 
 
 /* --- BPEDecoder: the suffix marks the end of a word, so it becomes a space, but for the last token's. */
 
-static treadle_status parse_bpe(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_bpe(td_loader *loader, const td_json *json, void **data) {
     const td_regex *suffix = NULL;
     TD_TRY(td_loader_literal(loader, json, td_json_string_or(json, "suffix", "</w>"), &suffix));
     *data = (void *)(uintptr_t)suffix;
@@ -401,8 +371,7 @@ static treadle_status parse_bpe(td_loader *loader, const td_json *json, void **d
 }
 
 /* held: the token before, sent when it is known whether it is the last. */
-static treadle_status bpe(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment)
-{
+static treadle_status bpe(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
     td_decoder_state *state = state_of(decoding, step);
     td_buf_clear(&state->scratch);
     if (state->open) {
@@ -416,16 +385,12 @@ static treadle_status bpe(const void *data, td_decoding *decoding, size_t step, 
     return state->held.failed ? no_memory(decoding) : TREADLE_OK;
 }
 
-static bool always(const void *data)
-{
+static bool always(const void *data) {
     (void)data;
     return true;
 }
 
-static bool replaces_chars(const void *data)
-{
-    return td_regex_is_char(((const replace_options *)data)->pattern);
-}
+static bool replaces_chars(const void *data) { return td_regex_is_char(((const replace_options *)data)->pattern); }
 
 static const td_part_kind kinds[] = {
     {.type = "ByteLevel", .decode = byte_level, .joins = true},

@@ -3,16 +3,14 @@
 
 #include "base/alloc.h"
 
-treadle_status td_decoding_open(td_decoding *decoding, const td_tokenizer *tokenizer, bool eager, treadle_error *err)
-{
+treadle_status td_decoding_open(td_decoding *decoding, const td_tokenizer *tokenizer, bool eager, treadle_error *err) {
     *decoding = (td_decoding){.tokenizer = tokenizer, .eager = eager, .err = err};
     /* One more state than decoders: for a tokenizer without any, whose tokens are joined by spaces. */
     decoding->states = td_alloc_zero(tokenizer->decoders.n + 1, sizeof *decoding->states);
     return decoding->states ? TREADLE_OK : td_fail_memory(err, "a decoder", 0);
 }
 
-void td_decoding_close(td_decoding *decoding)
-{
+void td_decoding_close(td_decoding *decoding) {
     for (size_t i = 0; decoding->states && i <= decoding->tokenizer->decoders.n; i++) {
         td_buf_free(&decoding->states[i].held);
         td_buf_free(&decoding->states[i].scratch);
@@ -22,8 +20,7 @@ void td_decoding_close(td_decoding *decoding)
     decoding->states = NULL;
 }
 
-void td_decoding_reset(td_decoding *decoding)
-{
+void td_decoding_reset(td_decoding *decoding) {
     for (size_t i = 0; i <= decoding->tokenizer->decoders.n; i++) {
         td_decoder_state *state = &decoding->states[i];
         state->n = state->m = 0;
@@ -34,13 +31,13 @@ void td_decoding_reset(td_decoding *decoding)
     }
 }
 
-treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_special)
-{
+treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_special) {
     const td_tokenizer *tokenizer = decoding->tokenizer;
     const td_added_token *added = td_added_by_id(&tokenizer->added, id);
     td_str token = added ? added->pattern : tokenizer->model_kind->token(tokenizer->model, id);
     /* Between the tokens of a stream the thread does other things. */
-    for (size_t i = 0; decoding->eager && i < tokenizer->decoders.n; i++) td_regex_scratch_restart(&decoding->states[i].regex);
+    for (size_t i = 0; decoding->eager && i < tokenizer->decoders.n; i++)
+        td_regex_scratch_restart(&decoding->states[i].regex);
     if (!token.p || (skip_special && added && added->skipped)) return TREADLE_OK;
     if (tokenizer->decoders.n > 0) return td_decoding_send(decoding, 0, token, true, true);
     if (decoding->states[0].open) TD_TRY(td_decoding_send(decoding, 0, TD_STR(" "), true, true));
@@ -48,16 +45,14 @@ treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_sp
     return td_decoding_send(decoding, 0, token, true, true);
 }
 
-treadle_status td_decoding_finish(td_decoding *decoding)
-{
+treadle_status td_decoding_finish(td_decoding *decoding) {
     const td_steps *steps = &decoding->tokenizer->decoders;
     for (size_t i = 0; i < steps->n; i++) TD_TRY(steps->items[i].kind->decode(steps->items[i].data, decoding, i, NULL));
     return TREADLE_OK;
 }
 
 treadle_status td_tokenizer_decode(const td_tokenizer *tokenizer, const int32_t *ids, size_t n, bool skip_special,
-                                   td_buf *out, treadle_error *err)
-{
+                                   td_buf *out, treadle_error *err) {
     td_decoding decoding;
     TD_TRY(td_decoding_open(&decoding, tokenizer, false, err));
     decoding.out = out;
@@ -70,8 +65,7 @@ treadle_status td_tokenizer_decode(const td_tokenizer *tokenizer, const int32_t 
 
 /* --- the stream */
 
-bool td_decoding_can_stream(const td_tokenizer *tokenizer)
-{
+bool td_decoding_can_stream(const td_tokenizer *tokenizer) {
     bool joined = false;
     for (size_t i = 0; i < tokenizer->decoders.n; i++) {
         const td_step *step = &tokenizer->decoders.items[i];
@@ -91,8 +85,7 @@ struct td_detok {
     td_buf shown;
 };
 
-treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, td_detok **out, treadle_error *err)
-{
+treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, td_detok **out, treadle_error *err) {
     td_detok *detok = td_alloc_zero(1, sizeof *detok);
     if (!detok) return td_fail_memory(err, "a detokenizer", sizeof *detok);
     treadle_status status = td_decoding_open(&detok->decoding, tokenizer, true, err);
@@ -107,8 +100,7 @@ treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, t
     return TREADLE_OK;
 }
 
-void td_detok_free(td_detok *detok)
-{
+void td_detok_free(td_detok *detok) {
     if (!detok) return;
     td_decoding_close(&detok->decoding);
     td_buf_free(&detok->text);
@@ -117,8 +109,7 @@ void td_detok_free(td_detok *detok)
     td_free(detok);
 }
 
-void td_detok_reset(td_detok *detok)
-{
+void td_detok_reset(td_detok *detok) {
     td_decoding_reset(&detok->decoding);
     td_buf_clear(&detok->text);
     td_buf_clear(&detok->shown);
@@ -129,8 +120,7 @@ void td_detok_reset(td_detok *detok)
 static const td_str bad_char = {"\xEF\xBF\xBD", 3};
 
 /* Appends what detok->text, the text of one token, adds; end: all of it. */
-static void show_piece(td_detok *detok, td_buf *out, bool end)
-{
+static void show_piece(td_detok *detok, td_buf *out, bool end) {
     td_str text = td_buf_view(&detok->text);
     size_t n_bad = 0;
     while (!end && td_str_ends(text, bad_char)) {
@@ -145,8 +135,7 @@ static void show_piece(td_detok *detok, td_buf *out, bool end)
 }
 
 /* The same where detok->text is that of all ids. */
-static void show_rest(td_detok *detok, td_buf *out, bool end)
-{
+static void show_rest(td_detok *detok, td_buf *out, bool end) {
     td_str text = td_buf_view(&detok->text), shown = td_buf_view(&detok->shown);
     while (!end && td_str_ends(text, bad_char)) text.n -= bad_char.n;
     if (text.n <= shown.n || !td_str_starts(text, shown)) return;
@@ -155,21 +144,18 @@ static void show_rest(td_detok *detok, td_buf *out, bool end)
     td_buf_str(&detok->shown, rest);
 }
 
-static treadle_status show(td_detok *detok, td_buf *out, bool end, treadle_error *err)
-{
+static treadle_status show(td_detok *detok, td_buf *out, bool end, treadle_error *err) {
     (detok->streams ? show_piece : show_rest)(detok, out, end);
     bool failed = out->failed || detok->text.failed || detok->shown.failed;
     return failed ? td_fail_memory(err, "a decoded text", out->n) : TREADLE_OK;
 }
 
-static treadle_status decode_all(td_detok *detok, treadle_error *err)
-{
-    return td_tokenizer_decode(detok->decoding.tokenizer, detok->ids.items, detok->ids.n, detok->skip_special, &detok->text,
-                               err);
+static treadle_status decode_all(td_detok *detok, treadle_error *err) {
+    return td_tokenizer_decode(detok->decoding.tokenizer, detok->ids.items, detok->ids.n, detok->skip_special,
+                               &detok->text, err);
 }
 
-treadle_status td_detok_push(td_detok *detok, int32_t id, td_buf *out, treadle_error *err)
-{
+treadle_status td_detok_push(td_detok *detok, int32_t id, td_buf *out, treadle_error *err) {
     detok->decoding.err = err;
     td_buf_clear(&detok->text);
     if (!detok->streams) {
@@ -181,8 +167,7 @@ treadle_status td_detok_push(td_detok *detok, int32_t id, td_buf *out, treadle_e
     return show(detok, out, false, err);
 }
 
-treadle_status td_detok_flush(td_detok *detok, td_buf *out, treadle_error *err)
-{
+treadle_status td_detok_flush(td_detok *detok, td_buf *out, treadle_error *err) {
     detok->decoding.err = err;
     td_buf_clear(&detok->text);
     TD_TRY(detok->streams ? td_decoding_finish(&detok->decoding) : decode_all(detok, err));

@@ -7,18 +7,13 @@
 
 #include <stdio.h>
 
-void td_pull_init(td_pull *pull, td_str text, size_t begin, size_t end, treadle_error *err)
-{
+void td_pull_init(td_pull *pull, td_str text, size_t begin, size_t end, treadle_error *err) {
     *pull = (td_pull){.text = text, .at = begin, .end = end, .err = err};
 }
 
-void td_pull_free(td_pull *pull)
-{
-    td_buf_free(&pull->scratch);
-}
+void td_pull_free(td_pull *pull) { td_buf_free(&pull->scratch); }
 
-char td_pull_peek(td_pull *pull)
-{
+char td_pull_peek(td_pull *pull) {
     while (pull->at < pull->end) {
         char c = pull->text.p[pull->at];
         if (c != ' ' && c != '\n' && c != '\r' && c != '\t') return c;
@@ -27,14 +22,12 @@ char td_pull_peek(td_pull *pull)
     return 0;
 }
 
-size_t td_pull_offset(td_pull *pull)
-{
+size_t td_pull_offset(td_pull *pull) {
     td_pull_peek(pull);
     return pull->at;
 }
 
-treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected)
-{
+treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected) {
     char found[32] = "the end of the text";
     if (offset < pull->end) {
         unsigned c = (uint8_t)pull->text.p[offset];
@@ -47,21 +40,18 @@ treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected)
     return TREADLE_FORMAT;
 }
 
-bool td_pull_take(td_pull *pull, char c)
-{
+bool td_pull_take(td_pull *pull, char c) {
     if (td_pull_peek(pull) != c || pull->at >= pull->end) return false;
     pull->at++;
     return true;
 }
 
-treadle_status td_pull_expect(td_pull *pull, char c)
-{
+treadle_status td_pull_expect(td_pull *pull, char c) {
     char text[4] = {'\'', c, '\'', 0};
     return td_pull_take(pull, c) ? TREADLE_OK : td_pull_fail(pull, pull->at, text);
 }
 
-treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more)
-{
+treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more) {
     *more = false;
     if (td_pull_take(pull, close)) return TREADLE_OK;
     if (!first) TD_TRY(td_pull_expect(pull, ','));
@@ -70,8 +60,7 @@ treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more)
 }
 
 /* Four hex digits at p, or -1. */
-static int32_t hex4(const char *p, size_t left)
-{
+static int32_t hex4(const char *p, size_t left) {
     int32_t value = 0;
     if (left < 4) return -1;
     for (int i = 0; i < 4; i++) {
@@ -84,8 +73,7 @@ static int32_t hex4(const char *p, size_t left)
 }
 
 /* Appends what the escape at pull->at (the byte after the backslash) stands for, and moves past it. */
-static treadle_status unescape(td_pull *pull)
-{
+static treadle_status unescape(td_pull *pull) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *p = pull->text.p;
     if (pull->at >= pull->end) return td_pull_fail(pull, pull->at, "an escape");
@@ -115,8 +103,7 @@ static treadle_status unescape(td_pull *pull)
     return TREADLE_OK;
 }
 
-treadle_status td_pull_string(td_pull *pull, td_str *out)
-{
+treadle_status td_pull_string(td_pull *pull, td_str *out) {
     if (!td_pull_take(pull, '"')) return td_pull_fail(pull, pull->at, "a string");
     const char *p = pull->text.p;
     size_t start = pull->at, run = start;
@@ -146,17 +133,16 @@ treadle_status td_pull_string(td_pull *pull, td_str *out)
     return TREADLE_OK;
 }
 
-treadle_status td_pull_int(td_pull *pull, int64_t *out)
-{
+treadle_status td_pull_int(td_pull *pull, int64_t *out) {
     size_t start = td_pull_offset(pull);
-    while (pull->at < pull->end && pull->text.p[pull->at] && strchr("+-0123456789.eE", pull->text.p[pull->at])) pull->at++;
+    while (pull->at < pull->end && pull->text.p[pull->at] && strchr("+-0123456789.eE", pull->text.p[pull->at]))
+        pull->at++;
     td_str digits = {pull->text.p + start, pull->at - start};
     return td_parse_int(digits, out) ? TREADLE_OK : td_pull_fail(pull, start, "a whole number of 64 bits");
 }
 
 /* Moves behind the string at the reader. */
-static treadle_status skip_string(td_pull *pull)
-{
+static treadle_status skip_string(td_pull *pull) {
     for (pull->at++; pull->at < pull->end; pull->at++) {
         char c = pull->text.p[pull->at];
         if (c == '\\') {
@@ -171,16 +157,14 @@ static treadle_status skip_string(td_pull *pull)
 }
 
 /* Moves behind the number or word at the reader. */
-static treadle_status skip_word(td_pull *pull)
-{
+static treadle_status skip_word(td_pull *pull) {
     size_t start = pull->at;
     while (pull->at < pull->end && (uint8_t)pull->text.p[pull->at] > ' ' && !strchr(",:{}[]\"", pull->text.p[pull->at]))
         pull->at++;
     return pull->at > start ? TREADLE_OK : td_pull_fail(pull, pull->at, "a value");
 }
 
-treadle_status td_pull_skip(td_pull *pull, size_t *n_items)
-{
+treadle_status td_pull_skip(td_pull *pull, size_t *n_items) {
     size_t depth = 0, n_commas = 0, n_values = 0;
     do {
         char c = td_pull_peek(pull);

@@ -10,16 +10,16 @@
 #include "base/str.h"
 
 typedef struct td_pull {
-    td_str text;      /* the whole file: for places */
-    size_t at, end;   /* the next byte; the end of the span */
-    td_buf scratch;   /* unescaped string */
+    td_str text;    /* the whole file: for places */
+    size_t at, end; /* the next byte; the end of the span */
+    td_buf scratch; /* unescaped string */
     treadle_error *err;
 } td_pull;
 
 void td_pull_init(td_pull *pull, td_str text, size_t begin, size_t end, treadle_error *err);
 void td_pull_free(td_pull *pull);
-char td_pull_peek(td_pull *pull); /* the next byte that is not white space; 0 at the end */
-size_t td_pull_offset(td_pull *pull); /* of that byte */
+char td_pull_peek(td_pull *pull);         /* the next byte that is not white space; 0 at the end */
+size_t td_pull_offset(td_pull *pull);     /* of that byte */
 bool td_pull_take(td_pull *pull, char c); /* takes it if it is c */
 treadle_status td_pull_expect(td_pull *pull, char c);
 treadle_status td_pull_string(td_pull *pull, td_str *out);

@@ -6,8 +6,7 @@
 #include <stdarg.h>
 
 /* An offset in tree_text as one in text: behind a value that was cut out it is larger. The cuts are in file order here. */
-static size_t text_offset(const td_loader *loader, size_t offset)
-{
+static size_t text_offset(const td_loader *loader, size_t offset) {
     td_span cuts[2] = {loader->vocab, loader->merges};
     if (cuts[0].begin > cuts[1].begin) cuts[0] = loader->merges, cuts[1] = loader->vocab;
     for (int i = 0; i < 2; i++)
@@ -15,8 +14,7 @@ static size_t text_offset(const td_loader *loader, size_t offset)
     return offset;
 }
 
-treadle_status td_loader_fail(td_loader *loader, const td_json *at, treadle_status code, const char *format, ...)
-{
+treadle_status td_loader_fail(td_loader *loader, const td_json *at, treadle_status code, const char *format, ...) {
     td_buf text = {0};
     va_list args;
     va_start(args, format);
@@ -36,15 +34,11 @@ treadle_status td_loader_fail(td_loader *loader, const td_json *at, treadle_stat
     return code;
 }
 
-treadle_status td_loader_memory(td_loader *loader, const char *what)
-{
-    return td_fail_memory(loader->err, what, 0);
-}
+treadle_status td_loader_memory(td_loader *loader, const char *what) { return td_fail_memory(loader->err, what, 0); }
 
 /* Keeps a pattern for the tokenizer's life and gives an error its place. */
 static treadle_status keep(td_loader *loader, const td_json *at, treadle_status status, td_regex *regex,
-                           const td_regex **out)
-{
+                           const td_regex **out) {
     if (status == TREADLE_OUT_OF_MEMORY) return status;
     if (status != TREADLE_OK) {
         char message[sizeof loader->err->message] = "";
@@ -59,15 +53,13 @@ static treadle_status keep(td_loader *loader, const td_json *at, treadle_status 
     return TREADLE_OK;
 }
 
-treadle_status td_loader_literal(td_loader *loader, const td_json *at, td_str text, const td_regex **out)
-{
+treadle_status td_loader_literal(td_loader *loader, const td_json *at, td_str text, const td_regex **out) {
     td_regex *regex = NULL;
     treadle_status status = td_regex_literal(text, &regex, loader->err);
     return keep(loader, at, status, regex, out);
 }
 
-treadle_status td_loader_pattern(td_loader *loader, const td_json *pattern, const td_regex **out)
-{
+treadle_status td_loader_pattern(td_loader *loader, const td_json *pattern, const td_regex **out) {
     const td_json *literal = td_json_get(pattern, "String"), *regex = td_json_get(pattern, "Regex");
     if (literal && literal->kind == TD_JSON_STRING) return td_loader_literal(loader, literal, literal->string, out);
     if (!regex || regex->kind != TD_JSON_STRING)
@@ -79,8 +71,7 @@ treadle_status td_loader_pattern(td_loader *loader, const td_json *pattern, cons
 }
 
 treadle_status td_loader_need(td_loader *loader, const td_json *object, const char *key, td_json_kind kind,
-                              const td_json **out)
-{
+                              const td_json **out) {
     *out = td_json_get(object, key);
     if (!*out)
         return td_loader_fail(loader, object, TREADLE_FORMAT, "expected a member \"%s\" (%s), found none", key,
@@ -91,8 +82,7 @@ treadle_status td_loader_need(td_loader *loader, const td_json *object, const ch
     return TREADLE_OK;
 }
 
-treadle_status td_loader_char(td_loader *loader, const td_json *object, const char *key, uint32_t *out)
-{
+treadle_status td_loader_char(td_loader *loader, const td_json *object, const char *key, uint32_t *out) {
     const td_json *text;
     TD_TRY(td_loader_need(loader, object, key, TD_JSON_STRING, &text));
     size_t length = 0;
@@ -102,18 +92,16 @@ treadle_status td_loader_char(td_loader *loader, const td_json *object, const ch
     return TREADLE_OK;
 }
 
-static treadle_status unknown_kind(td_loader *loader, const td_slot *slot, const td_json *type)
-{
+static treadle_status unknown_kind(td_loader *loader, const td_slot *slot, const td_json *type) {
     td_buf known = {0};
     for (size_t i = 0; i < slot->n_kinds; i++) td_buf_printf(&known, "%s, ", slot->kinds[i].type);
-    td_loader_fail(loader, type, TREADLE_UNSUPPORTED, "%s type \"%.*s\" is not supported; known: %sSequence", slot->name,
-                   TD_STR_ARGS(type->string), known.p ? known.p : "");
+    td_loader_fail(loader, type, TREADLE_UNSUPPORTED, "%s type \"%.*s\" is not supported; known: %sSequence",
+                   slot->name, TD_STR_ARGS(type->string), known.p ? known.p : "");
     td_buf_free(&known);
     return TREADLE_UNSUPPORTED;
 }
 
-treadle_status td_steps_load(td_loader *loader, const td_slot *slot, const td_json *json, td_steps *steps)
-{
+treadle_status td_steps_load(td_loader *loader, const td_slot *slot, const td_json *json, td_steps *steps) {
     if (!json || json->kind == TD_JSON_NULL) return TREADLE_OK;
     const td_json *type;
     if (json->kind != TD_JSON_OBJECT)

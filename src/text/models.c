@@ -4,15 +4,13 @@
 static const td_model_kind *const kinds[] = {&td_bpe_kind};
 
 /* Old files have no "type": what the model has tells it. */
-static const char *infer(const td_loader *loader, const td_json *json)
-{
+static const char *infer(const td_loader *loader, const td_json *json) {
     if (loader->merges.begin < loader->merges.end) return "BPE";
     if (td_json_get(json, "unk_id")) return "Unigram";
     return td_json_get(json, "max_input_chars_per_word") ? "WordPiece" : "WordLevel";
 }
 
-treadle_status td_model_find(td_loader *loader, const td_json *json, const td_model_kind **out)
-{
+treadle_status td_model_find(td_loader *loader, const td_json *json, const td_model_kind **out) {
     const td_json *type = td_json_get(json, "type");
     td_str name = type && type->kind == TD_JSON_STRING ? type->string : td_str_from(infer(loader, json));
     td_buf known = {0};

@@ -140,7 +140,7 @@ treadle_status td_steps_load(td_loader *loader, const td_slot *slot, const td_js
 typedef struct td_model_kind {
     const char *type;
     treadle_status (*load)(td_loader *loader, const td_json *json, void **model); /* json: without vocab and merges */
-    void (*free)(void *model); /* also of a half-loaded one */
+    void (*free)(void *model);                                                    /* also of a half-loaded one */
     treadle_status (*tokenize)(const void *model, td_work *work, td_str piece, td_ids *ids, treadle_error *err);
     void (*free_scratch)(void *scratch);
     int32_t (*id)(const void *model, td_str token);

@@ -7,15 +7,13 @@ typedef struct id_template {
     size_t n;
 } id_template;
 
-static treadle_status push_id(td_loader *loader, const td_json *at, int64_t id, td_ids *ids)
-{
+static treadle_status push_id(td_loader *loader, const td_json *at, int64_t id, td_ids *ids) {
     if (at->kind != TD_JSON_INT || id < 0 || id > INT32_MAX)
         return td_loader_fail(loader, at, TREADLE_FORMAT, "a token id must be a whole number from 0 up");
     return td_vec_push(ids, (int32_t)id) ? TREADLE_OK : td_loader_memory(loader, "a post-processor");
 }
 
-static treadle_status keep_template(td_loader *loader, td_ids *ids, treadle_status status, void **data)
-{
+static treadle_status keep_template(td_loader *loader, td_ids *ids, treadle_status status, void **data) {
     id_template *out = NULL;
     if (status == TREADLE_OK) {
         out = TD_ARENA_NEW(loader->arena, id_template);
@@ -33,8 +31,7 @@ static treadle_status keep_template(td_loader *loader, td_ids *ids, treadle_stat
 }
 
 /* One item of "single": {"SpecialToken": {"id": name}} or {"Sequence": {"id": "A"}}. */
-static treadle_status template_item(td_loader *loader, const td_json *json, const td_json *item, td_ids *ids)
-{
+static treadle_status template_item(td_loader *loader, const td_json *json, const td_json *item, td_ids *ids) {
     if (td_json_get(item, "Sequence"))
         return td_vec_push(ids, -1) ? TREADLE_OK : td_loader_memory(loader, "a post-processor");
     const td_json *special, *name, *tokens, *token, *list;
@@ -50,8 +47,7 @@ static treadle_status template_item(td_loader *loader, const td_json *json, cons
     return TREADLE_OK;
 }
 
-static treadle_status parse_template(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_template(td_loader *loader, const td_json *json, void **data) {
     const td_json *single;
     td_ids ids = {0};
     TD_TRY(td_loader_need(loader, json, "single", TD_JSON_ARRAY, &single));
@@ -62,8 +58,7 @@ static treadle_status parse_template(td_loader *loader, const td_json *json, voi
 }
 
 /* The id of a ["token", id] pair. */
-static treadle_status pair_id(td_loader *loader, const td_json *json, const char *key, td_ids *ids)
-{
+static treadle_status pair_id(td_loader *loader, const td_json *json, const char *key, td_ids *ids) {
     const td_json *pair;
     TD_TRY(td_loader_need(loader, json, key, TD_JSON_ARRAY, &pair));
     if (pair->n != 2) return td_loader_fail(loader, pair, TREADLE_FORMAT, "\"%s\" must be [token, id]", key);
@@ -72,8 +67,7 @@ static treadle_status pair_id(td_loader *loader, const td_json *json, const char
 }
 
 /* [CLS] text [SEP] */
-static treadle_status parse_bert(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_bert(td_loader *loader, const td_json *json, void **data) {
     td_ids ids = {0};
     treadle_status status = pair_id(loader, json, "cls", &ids);
     if (status == TREADLE_OK && !td_vec_push(&ids, -1)) status = td_loader_memory(loader, "a post-processor");
@@ -81,8 +75,7 @@ static treadle_status parse_bert(td_loader *loader, const td_json *json, void **
     return keep_template(loader, &ids, status, data);
 }
 
-static treadle_status run_template(const void *data, td_ids *ids, size_t from, treadle_error *err)
-{
+static treadle_status run_template(const void *data, td_ids *ids, size_t from, treadle_error *err) {
     const id_template *template = data;
     size_t n_own = ids->n - from, n_new = 0;
     for (size_t i = 0; i < template->n; i++)
@@ -105,8 +98,7 @@ static treadle_status run_template(const void *data, td_ids *ids, size_t from, t
 }
 
 /* ByteLevel trims offsets and changes no ids. */
-static treadle_status run_nothing(const void *data, td_ids *ids, size_t from, treadle_error *err)
-{
+static treadle_status run_nothing(const void *data, td_ids *ids, size_t from, treadle_error *err) {
     (void)data, (void)ids, (void)from, (void)err;
     return TREADLE_OK;
 }

@@ -7,8 +7,7 @@ static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
 /* Rewrites every piece: write appends the new text of one. */
 typedef void rewrite_fn(const void *arg, const td_piece *piece, td_str text, td_buf *out);
 
-static treadle_status rewrite_pieces(td_work *work, rewrite_fn *write, const void *arg, treadle_error *err)
-{
+static treadle_status rewrite_pieces(td_work *work, rewrite_fn *write, const void *arg, treadle_error *err) {
     td_buf *out = &work->spare_text;
     td_buf_clear(out);
     for (size_t i = 0; i < work->pieces.n; i++) {
@@ -34,8 +33,7 @@ typedef struct byte_level_options {
     const td_regex *pattern; /* NULL: no cutting */
 } byte_level_options;
 
-static treadle_status parse_byte_level(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_byte_level(td_loader *loader, const td_json *json, void **data) {
     byte_level_options *options = TD_ARENA_NEW(loader->arena, byte_level_options);
     if (!options) return td_loader_memory(loader, "a pre-tokenizer");
     options->add_prefix_space = td_json_bool_or(json, "add_prefix_space", true);
@@ -52,21 +50,18 @@ static treadle_status parse_byte_level(td_loader *loader, const td_json *json, v
     return TREADLE_OK;
 }
 
-static void write_with_space(const void *arg, const td_piece *piece, td_str text, td_buf *out)
-{
+static void write_with_space(const void *arg, const td_piece *piece, td_str text, td_buf *out) {
     (void)arg, (void)piece;
     if (text.p[0] != ' ') td_buf_char(out, ' ');
     td_buf_str(out, text);
 }
 
-static void write_byte_level(const void *arg, const td_piece *piece, td_str text, td_buf *out)
-{
+static void write_byte_level(const void *arg, const td_piece *piece, td_str text, td_buf *out) {
     (void)arg, (void)piece;
     td_byte_level_append(text, out);
 }
 
-static treadle_status byte_level(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status byte_level(const void *data, td_work *work, treadle_error *err) {
     const byte_level_options *options = data;
     if (options->add_prefix_space) TD_TRY(rewrite_pieces(work, write_with_space, NULL, err));
     if (options->pattern) TD_TRY(td_split_by_regex(work, options->pattern, TD_SPLIT_ISOLATED, false, err));
@@ -84,25 +79,21 @@ typedef struct metaspace_options {
     bool split;
 } metaspace_options;
 
-static treadle_status parse_scheme(td_loader *loader, const td_json *json, prepend_scheme *out)
-{
+static treadle_status parse_scheme(td_loader *loader, const td_json *json, prepend_scheme *out) {
     const td_json *scheme = td_json_get(json, "prepend_scheme");
     *out = td_json_bool_or(json, "add_prefix_space", true) ? PREPEND_ALWAYS : PREPEND_NEVER; /* the older spelling */
     if (!scheme || scheme->kind == TD_JSON_NULL) return TREADLE_OK;
     td_str text = scheme->string;
-    if (td_str_is(text, "always"))
-        *out = PREPEND_ALWAYS;
-    else if (td_str_is(text, "first"))
-        *out = PREPEND_FIRST;
-    else if (td_str_is(text, "never"))
-        *out = PREPEND_NEVER;
+    if (td_str_is(text, "always")) *out = PREPEND_ALWAYS;
+    else if (td_str_is(text, "first")) *out = PREPEND_FIRST;
+    else if (td_str_is(text, "never")) *out = PREPEND_NEVER;
     else
-        return td_loader_fail(loader, scheme, TREADLE_FORMAT, "\"prepend_scheme\" must be \"always\", \"first\" or \"never\"");
+        return td_loader_fail(loader, scheme, TREADLE_FORMAT,
+                              "\"prepend_scheme\" must be \"always\", \"first\" or \"never\"");
     return TREADLE_OK;
 }
 
-static treadle_status parse_metaspace(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_metaspace(td_loader *loader, const td_json *json, void **data) {
     metaspace_options *options = TD_ARENA_NEW(loader->arena, metaspace_options);
     if (!options) return td_loader_memory(loader, "a pre-tokenizer");
     TD_TRY(td_loader_char(loader, json, "replacement", &options->replacement));
@@ -114,8 +105,7 @@ static treadle_status parse_metaspace(td_loader *loader, const td_json *json, vo
     return TREADLE_OK;
 }
 
-static void write_metaspace(const void *arg, const td_piece *piece, td_str text, td_buf *out)
-{
+static void write_metaspace(const void *arg, const td_piece *piece, td_str text, td_buf *out) {
     const metaspace_options *options = arg;
     bool prepend = options->scheme == PREPEND_ALWAYS || (options->scheme == PREPEND_FIRST && piece->at_start);
     if (prepend && text.p[0] != ' ' && !td_str_starts(text, options->text)) td_buf_str(out, options->text);
@@ -128,13 +118,9 @@ static void write_metaspace(const void *arg, const td_piece *piece, td_str text,
     }
 }
 
-static bool is_char(uint32_t code_point, uint32_t arg)
-{
-    return code_point == arg;
-}
+static bool is_char(uint32_t code_point, uint32_t arg) { return code_point == arg; }
 
-static treadle_status metaspace(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status metaspace(const void *data, td_work *work, treadle_error *err) {
     const metaspace_options *options = data;
     TD_TRY(rewrite_pieces(work, write_metaspace, options, err));
     if (!options->split) return TREADLE_OK;
@@ -143,8 +129,7 @@ static treadle_status metaspace(const void *data, td_work *work, treadle_error *
 
 /* --- Split, Punctuation */
 
-static treadle_status parse_behavior(td_loader *loader, const td_json *json, bool optional, td_split_behavior *out)
-{
+static treadle_status parse_behavior(td_loader *loader, const td_json *json, bool optional, td_split_behavior *out) {
     static const char *const names[] = {"Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
     const td_json *text = td_json_get(json, "behavior");
     *out = TD_SPLIT_ISOLATED;
@@ -155,8 +140,10 @@ static treadle_status parse_behavior(td_loader *loader, const td_json *json, boo
         *out = (td_split_behavior)i;
         return TREADLE_OK;
     }
-    return td_loader_fail(loader, text, TREADLE_UNSUPPORTED, "behavior \"%.*s\" is not known; known: Removed, Isolated, "
-                          "MergedWithPrevious, MergedWithNext, Contiguous", TD_STR_ARGS(text->string));
+    return td_loader_fail(loader, text, TREADLE_UNSUPPORTED,
+                          "behavior \"%.*s\" is not known; known: Removed, Isolated, "
+                          "MergedWithPrevious, MergedWithNext, Contiguous",
+                          TD_STR_ARGS(text->string));
 }
 
 typedef struct split_options {
@@ -165,8 +152,7 @@ typedef struct split_options {
     bool invert;
 } split_options;
 
-static treadle_status parse_split(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_split(td_loader *loader, const td_json *json, void **data) {
     split_options *options = TD_ARENA_NEW(loader->arena, split_options);
     const td_json *pattern;
     if (!options) return td_loader_memory(loader, "a pre-tokenizer");
@@ -178,34 +164,27 @@ static treadle_status parse_split(td_loader *loader, const td_json *json, void *
     return TREADLE_OK;
 }
 
-static treadle_status split(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status split(const void *data, td_work *work, treadle_error *err) {
     const split_options *options = data;
     return td_split_by_regex(work, options->pattern, options->behavior, options->invert, err);
 }
 
-static treadle_status parse_punctuation(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_punctuation(td_loader *loader, const td_json *json, void **data) {
     td_split_behavior *behavior = TD_ARENA_NEW(loader->arena, td_split_behavior);
     if (!behavior) return td_loader_memory(loader, "a pre-tokenizer");
     *data = behavior;
     return parse_behavior(loader, json, true, behavior);
 }
 
-static bool is_in(uint32_t code_point, uint32_t set)
-{
-    return td_unicode_in((td_unicode_set)set, code_point);
-}
+static bool is_in(uint32_t code_point, uint32_t set) { return td_unicode_in((td_unicode_set)set, code_point); }
 
-static treadle_status punctuation(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status punctuation(const void *data, td_work *work, treadle_error *err) {
     return td_split_by_char(work, is_in, TD_UNICODE_PUNCTUATION, *(const td_split_behavior *)data, err);
 }
 
 /* --- Digits, white space, delimiters */
 
-static treadle_status parse_digits(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_digits(td_loader *loader, const td_json *json, void **data) {
     bool *individual = TD_ARENA_NEW(loader->arena, bool);
     if (!individual) return td_loader_memory(loader, "a pre-tokenizer");
     *individual = td_json_bool_or(json, "individual_digits", false);
@@ -213,52 +192,44 @@ static treadle_status parse_digits(td_loader *loader, const td_json *json, void 
     return TREADLE_OK;
 }
 
-static treadle_status digits(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status digits(const void *data, td_work *work, treadle_error *err) {
     td_split_behavior behavior = *(const bool *)data ? TD_SPLIT_ISOLATED : TD_SPLIT_CONTIGUOUS;
     return td_split_by_char(work, is_in, TD_UNICODE_NUMERIC, behavior, err);
 }
 
-static treadle_status whitespace_split(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status whitespace_split(const void *data, td_work *work, treadle_error *err) {
     (void)data;
     return td_split_by_char(work, is_in, TD_UNICODE_WHITE_SPACE, TD_SPLIT_REMOVED, err);
 }
 
-static treadle_status bert(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status bert(const void *data, td_work *work, treadle_error *err) {
     TD_TRY(whitespace_split(data, work, err));
     return td_split_by_char(work, is_in, TD_UNICODE_PUNCTUATION, TD_SPLIT_ISOLATED, err);
 }
 
-static bool is_other_kind(uint32_t code_point, uint32_t arg)
-{
+static bool is_other_kind(uint32_t code_point, uint32_t arg) {
     (void)arg;
     return !td_unicode_in(TD_UNICODE_WORD, code_point);
 }
 
 /* Runs of word characters and runs of others, without the space between. */
-static treadle_status whitespace(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status whitespace(const void *data, td_work *work, treadle_error *err) {
     TD_TRY(whitespace_split(data, work, err));
     return td_split_by_char(work, is_other_kind, 0, TD_SPLIT_CONTIGUOUS, err);
 }
 
-static treadle_status parse_delimiter(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_delimiter(td_loader *loader, const td_json *json, void **data) {
     uint32_t *delimiter = TD_ARENA_NEW(loader->arena, uint32_t);
     if (!delimiter) return td_loader_memory(loader, "a pre-tokenizer");
     *data = delimiter;
     return td_loader_char(loader, json, "delimiter", delimiter);
 }
 
-static treadle_status char_delimiter_split(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status char_delimiter_split(const void *data, td_work *work, treadle_error *err) {
     return td_split_by_char(work, is_char, *(const uint32_t *)data, TD_SPLIT_REMOVED, err);
 }
 
-static treadle_status parse_fixed_length(td_loader *loader, const td_json *json, void **data)
-{
+static treadle_status parse_fixed_length(td_loader *loader, const td_json *json, void **data) {
     int64_t *length = TD_ARENA_NEW(loader->arena, int64_t);
     if (!length) return td_loader_memory(loader, "a pre-tokenizer");
     *length = td_json_int_or(json, "length", 5);
@@ -268,8 +239,7 @@ static treadle_status parse_fixed_length(td_loader *loader, const td_json *json,
 }
 
 /* Pieces of so many characters. */
-static treadle_status fixed_length(const void *data, td_work *work, treadle_error *err)
-{
+static treadle_status fixed_length(const void *data, td_work *work, treadle_error *err) {
     int64_t want = *(const int64_t *)data;
     work->spare_pieces.n = 0;
     for (size_t i = 0; i < work->pieces.n; i++) {

@@ -119,56 +119,42 @@ static const property_name property_names[] = {
     {"xidcontinue", "\\p{XID_Continue}", false},
 };
 
-static treadle_status refuse(translator *t, const char *what)
-{
+static treadle_status refuse(translator *t, const char *what) {
     return td_fail(t->err, TREADLE_UNSUPPORTED, "the regular expression \"%.*s\" has %s at byte %zu",
                    (int)TD_MIN(t->in.n, (size_t)300), t->in.p, what, t->at);
 }
 
-static bool ends(const translator *t)
-{
-    return t->at >= t->in.n;
-}
+static bool ends(const translator *t) { return t->at >= t->in.n; }
 
 /* The byte `ahead` bytes further; 0 behind the end. */
-static char peek(const translator *t, size_t ahead)
-{
-    return t->at + ahead < t->in.n ? t->in.p[t->at + ahead] : 0;
-}
+static char peek(const translator *t, size_t ahead) { return t->at + ahead < t->in.n ? t->in.p[t->at + ahead] : 0; }
 
-static bool take(translator *t, const char *text)
-{
+static bool take(translator *t, const char *text) {
     size_t n = strlen(text);
     if (t->in.n - t->at < n || memcmp(t->in.p + t->at, text, n) != 0) return false;
     t->at += n;
     return true;
 }
 
-static bool is_alnum(char c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
-}
+static bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
 
-static void append_code_point(td_buf *out, uint32_t code_point)
-{
-    td_buf_printf(out, "\\x{%X}", (unsigned)code_point);
-}
+static void append_code_point(td_buf *out, uint32_t code_point) { td_buf_printf(out, "\\x{%X}", (unsigned)code_point); }
 
 /* The character at the reader, which moves past it. */
-static uint32_t take_char(translator *t)
-{
+static uint32_t take_char(translator *t) {
     size_t length;
     uint32_t code_point = td_unicode_next(t->in.p + t->at, &length);
     t->at += length;
     return code_point;
 }
 
-static treadle_status take_hex(translator *t, int min_digits, int max_digits, uint32_t *out)
-{
+static treadle_status take_hex(translator *t, int min_digits, int max_digits, uint32_t *out) {
     int n = 0;
     for (*out = 0; n < max_digits; n++, t->at++) {
         char c = peek(t, 0), low = (char)(c | 32);
-        uint32_t digit = c >= '0' && c <= '9' ? (uint32_t)(c - '0') : low >= 'a' && low <= 'f' ? (uint32_t)(low - 'a' + 10) : 16;
+        uint32_t digit = c >= '0' && c <= '9'       ? (uint32_t)(c - '0')
+                         : low >= 'a' && low <= 'f' ? (uint32_t)(low - 'a' + 10)
+                                                    : 16;
         if (digit == 16) break;
         *out = *out * 16 + digit;
     }
@@ -178,8 +164,7 @@ static treadle_status take_hex(translator *t, int min_digits, int max_digits, ui
 }
 
 /* An escape that stands for one character, after its backslash. *is_char false: it does not, nothing is taken. */
-static treadle_status char_escape(translator *t, uint32_t *code_point, bool *is_char)
-{
+static treadle_status char_escape(translator *t, uint32_t *code_point, bool *is_char) {
     static const char from[] = "ntrfvae", to[] = "\n\t\r\f\v\a\x1b";
     *is_char = true;
     char c = peek(t, 0);
@@ -208,8 +193,7 @@ static treadle_status char_escape(translator *t, uint32_t *code_point, bool *is_
 }
 
 /* The row of a property or POSIX name; NULL: none. */
-static const property_name *find_name(td_str name)
-{
+static const property_name *find_name(td_str name) {
     char plain[32];
     size_t n = 0;
     for (size_t i = 0; i < name.n; i++) {
@@ -225,17 +209,13 @@ static const property_name *find_name(td_str name)
 }
 
 /* Adds class items or what is not among them. */
-static void add_items(char_set *set, const char *items, bool negated)
-{
-    if (negated)
-        td_buf_printf(&set->others, "|[^%s]", items);
-    else
-        td_buf_text(&set->items, items);
+static void add_items(char_set *set, const char *items, bool negated) {
+    if (negated) td_buf_printf(&set->others, "|[^%s]", items);
+    else td_buf_text(&set->items, items);
 }
 
 /* \p{name}, \p{^name}, \P{name} after the letter. */
-static treadle_status property(translator *t, bool negated, char_set *set)
-{
+static treadle_status property(translator *t, bool negated, char_set *set) {
     if (!take(t, "{")) return refuse(t, "\\p without {name}");
     if (take(t, "^")) negated = !negated;
     size_t start = t->at;
@@ -243,16 +223,14 @@ static treadle_status property(translator *t, bool negated, char_set *set)
     td_str name = {t->in.p + start, t->at - start};
     if (name.n == 0 || !take(t, "}")) return refuse(t, "\\p without {name}");
     const property_name *row = find_name(name);
-    if (row)
-        add_items(set, row->items, negated != row->complement);
+    if (row) add_items(set, row->items, negated != row->complement);
     else /* a general category has one or two letters; a script must say that it is no script extension */
         td_buf_printf(&set->items, "\\%c{%s%.*s}", negated ? 'P' : 'p', name.n > 2 ? "sc:" : "", TD_STR_ARGS(name));
     return TREADLE_OK;
 }
 
 /* An escape that stands for a set, after its backslash. *is_set false: it does not, nothing is taken. */
-static treadle_status set_escape(translator *t, char_set *set, bool in_class, bool *is_set)
-{
+static treadle_status set_escape(translator *t, char_set *set, bool in_class, bool *is_set) {
     char c = peek(t, 0);
     *is_set = c && strchr("pPwWdDsShH", c);
     if (!*is_set) return TREADLE_OK;
@@ -269,16 +247,14 @@ static treadle_status set_escape(translator *t, char_set *set, bool in_class, bo
     return TREADLE_OK;
 }
 
-static void set_free(char_set *set)
-{
+static void set_free(char_set *set) {
     td_buf_free(&set->items);
     td_buf_free(&set->others);
     td_buf_free(&set->both);
 }
 
 /* Appends an expression for the union of the set's items and others. */
-static void append_union(const char_set *set, td_buf *out)
-{
+static void append_union(const char_set *set, td_buf *out) {
     if (set->items.n == 0 && set->others.n == 0) {
         td_buf_text(out, "(?!)");
     } else if (set->others.n == 0) {
@@ -291,8 +267,7 @@ static void append_union(const char_set *set, td_buf *out)
 }
 
 /* Appends an expression that matches one character of the set. */
-static void append_set(const char_set *set, td_buf *out)
-{
+static void append_set(const char_set *set, td_buf *out) {
     if (set->both.n == 0 && set->others.n == 0 && set->items.n > 0) {
         td_buf_printf(out, set->negated ? "[^%s]" : "[%s]", set->items.p);
         return;
@@ -304,17 +279,13 @@ static void append_set(const char_set *set, td_buf *out)
 }
 
 /* Appends one character as a class item. */
-static void append_item(td_buf *items, uint32_t code_point)
-{
-    if (code_point < 0x80 && !is_alnum((char)code_point))
-        append_code_point(items, code_point);
-    else
-        td_unicode_append(items, code_point);
+static void append_item(td_buf *items, uint32_t code_point) {
+    if (code_point < 0x80 && !is_alnum((char)code_point)) append_code_point(items, code_point);
+    else td_unicode_append(items, code_point);
 }
 
 /* [:name:] or [:^name:] at the reader; *is_posix false: it is none, nothing is taken. */
-static treadle_status posix_bracket(translator *t, char_set *set, bool *is_posix)
-{
+static treadle_status posix_bracket(translator *t, char_set *set, bool *is_posix) {
     size_t start = t->at;
     *is_posix = false;
     if (!take(t, "[:")) return TREADLE_OK;
@@ -329,18 +300,15 @@ static treadle_status posix_bracket(translator *t, char_set *set, bool *is_posix
     *is_posix = true;
     const property_name *row = find_name(text);
     if (!row) return refuse(t, "an unknown POSIX bracket");
-    if (td_str_is(text, "punct"))
-        add_items(set, "\\p{P}\\p{S}", negated); /* wider than \p{Punct} */
-    else
-        add_items(set, row->items, negated != row->complement);
+    if (td_str_is(text, "punct")) add_items(set, "\\p{P}\\p{S}", negated); /* wider than \p{Punct} */
+    else add_items(set, row->items, negated != row->complement);
     return TREADLE_OK;
 }
 
 static treadle_status class_body(translator *t, char_set *set, unsigned depth);
 
 /* A class inside a class: merged into it if it can be, else an expression of its own. */
-static treadle_status nested_class(translator *t, char_set *set, unsigned depth)
-{
+static treadle_status nested_class(translator *t, char_set *set, unsigned depth) {
     char_set inner = {0};
     treadle_status status = class_body(t, &inner, depth + 1);
     if (status == TREADLE_OK) {
@@ -358,8 +326,7 @@ static treadle_status nested_class(translator *t, char_set *set, unsigned depth)
 }
 
 /* One character of a class, escaped or not. *is_char false: a set, which has been added. */
-static treadle_status class_char(translator *t, char_set *set, uint32_t *code_point, bool *is_char)
-{
+static treadle_status class_char(translator *t, char_set *set, uint32_t *code_point, bool *is_char) {
     *is_char = true;
     if (!take(t, "\\")) {
         *code_point = take_char(t);
@@ -382,8 +349,7 @@ static treadle_status class_char(translator *t, char_set *set, uint32_t *code_po
 }
 
 /* What follows the '[', up to and with the ']'. */
-static treadle_status class_body(translator *t, char_set *set, unsigned depth)
-{
+static treadle_status class_body(translator *t, char_set *set, unsigned depth) {
     if (depth > MAX_DEPTH) return refuse(t, "classes nested too deep");
     set->negated = take(t, "^");
     for (bool first = true;; first = false) {
@@ -422,16 +388,14 @@ static treadle_status class_body(translator *t, char_set *set, unsigned depth)
 }
 
 /* Marks what is appended from here on as the atom that a quantifier would follow. */
-static void begin_atom(translator *t)
-{
+static void begin_atom(translator *t) {
     t->atom_start = t->out->n;
     t->has_atom = true;
     t->quantified = false;
 }
 
 /* A set as an atom. */
-static treadle_status emit_set(translator *t, char_set *set, treadle_status status)
-{
+static treadle_status emit_set(translator *t, char_set *set, treadle_status status) {
     if (status == TREADLE_OK) {
         begin_atom(t);
         append_set(set, t->out);
@@ -442,8 +406,7 @@ static treadle_status emit_set(translator *t, char_set *set, treadle_status stat
     return status;
 }
 
-static treadle_status escape(translator *t)
-{
+static treadle_status escape(translator *t) {
     char_set set = {0};
     bool is_set, is_char;
     uint32_t code_point;
@@ -454,8 +417,8 @@ static treadle_status escape(translator *t)
         t->at++;
         t->has_atom = false;
         static const char word[] = "[" LONE_WORD_ITEMS "]";
-        td_buf_printf(t->out, c == 'b' ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))", word, word,
-                      word, word);
+        td_buf_printf(t->out, c == 'b' ? "(?:(?<=%s)(?!%s)|(?<!%s)(?=%s))" : "(?:(?<=%s)(?=%s)|(?<!%s)(?!%s))", word,
+                      word, word, word);
         return TREADLE_OK;
     }
     TD_TRY(char_escape(t, &code_point, &is_char));
@@ -495,13 +458,13 @@ static treadle_status escape(translator *t)
 }
 
 /* Options after "(?", up to ':' or ')'. */
-static treadle_status options(translator *t, size_t start)
-{
+static treadle_status options(translator *t, size_t start) {
     char text[16];
     size_t n = 0;
     while (peek(t, 0) != ':' && peek(t, 0) != ')') {
         char c = peek(t, 0);
-        if (!c || !strchr("imx-", c) || n == sizeof text - 1) return refuse(t, "a group of a kind that is not supported");
+        if (!c || !strchr("imx-", c) || n == sizeof text - 1)
+            return refuse(t, "a group of a kind that is not supported");
         if (c == 'x') return refuse(t, "the option x, which is not supported,");
         text[n++] = c == 'm' ? 's' : c; /* the dot matches newline */
         t->at++;
@@ -518,8 +481,7 @@ static treadle_status options(translator *t, size_t start)
     return TREADLE_OK;
 }
 
-static treadle_status open_group(translator *t)
-{
+static treadle_status open_group(translator *t) {
     static const char *const kinds[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!"};
     size_t start = t->out->n;
     t->has_atom = false;
@@ -550,13 +512,11 @@ static treadle_status open_group(translator *t)
     return TREADLE_OK;
 }
 
-static void close_extra(translator *t)
-{
+static void close_extra(translator *t) {
     for (unsigned i = 0; i < t->groups[t->depth].extra_ends; i++) td_buf_char(t->out, ')');
 }
 
-static treadle_status close_group(translator *t)
-{
+static treadle_status close_group(translator *t) {
     if (t->depth == 0) return refuse(t, "a ) without its (");
     t->at++;
     close_extra(t);
@@ -568,8 +528,7 @@ static treadle_status close_group(translator *t)
 }
 
 /* {n}, {n,}, {n,m}, {,m} at the reader, as numbers; false: no interval, so '{' is a character. */
-static bool interval(translator *t, td_buf *text, bool *fixed)
-{
+static bool interval(translator *t, td_buf *text, bool *fixed) {
     size_t i = 1, digits = 0, commas = 0;
     td_buf_char(text, '{');
     if (peek(t, 1) == ',') td_buf_char(text, '0');
@@ -588,8 +547,7 @@ static bool interval(translator *t, td_buf *text, bool *fixed)
 }
 
 /* Puts "(?:" and ")" around the atom and its quantifier, so that another quantifier may follow. */
-static void wrap_atom(translator *t)
-{
+static void wrap_atom(translator *t) {
     td_buf *out = t->out;
     if (!td_buf_reserve(out, 4)) return;
     memmove(out->p + t->atom_start + 3, out->p + t->atom_start, out->n - t->atom_start);
@@ -599,8 +557,7 @@ static void wrap_atom(translator *t)
 }
 
 /* A quantifier at the reader, or a '{' that is none. */
-static treadle_status quantifier(translator *t)
-{
+static treadle_status quantifier(translator *t) {
     td_buf text = {0};
     bool fixed = false, is_interval = peek(t, 0) == '{';
     if (is_interval && !interval(t, &text, &fixed)) {
@@ -624,8 +581,7 @@ static treadle_status quantifier(translator *t)
     return status;
 }
 
-static treadle_status translate_one(translator *t)
-{
+static treadle_status translate_one(translator *t) {
     char c = peek(t, 0);
     char_set set = {0};
     switch (c) {
@@ -656,8 +612,7 @@ static treadle_status translate_one(translator *t)
     }
 }
 
-treadle_status td_regex_translate(td_str pattern, td_buf *out, treadle_error *err)
-{
+treadle_status td_regex_translate(td_str pattern, td_buf *out, treadle_error *err) {
     translator t = {.in = pattern, .out = out, .err = err};
     if (!td_utf8_valid(pattern)) return refuse(&t, "bytes that are not UTF-8");
     while (!ends(&t)) TD_TRY(translate_one(&t));

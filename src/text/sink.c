@@ -11,8 +11,7 @@ struct td_stopper {
     td_buf held;
 };
 
-treadle_status td_stopper_open(const td_str *stops, size_t n_stops, td_stopper **out, treadle_error *err)
-{
+treadle_status td_stopper_open(const td_str *stops, size_t n_stops, td_stopper **out, treadle_error *err) {
     size_t bytes = 0;
     for (size_t i = 0; i < n_stops; i++) {
         if (stops[i].n == 0) return td_fail(err, TREADLE_INVALID_ARGUMENT, "stop string %zu is empty", i);
@@ -38,44 +37,35 @@ treadle_status td_stopper_open(const td_str *stops, size_t n_stops, td_stopper *
     return TREADLE_OK;
 }
 
-void td_stopper_free(td_stopper *stopper)
-{
+void td_stopper_free(td_stopper *stopper) {
     if (!stopper) return;
     td_buf_free(&stopper->held);
     td_free(stopper->stops);
     td_free(stopper);
 }
 
-void td_stopper_reset(td_stopper *stopper)
-{
+void td_stopper_reset(td_stopper *stopper) {
     stopper->match = -1;
     td_buf_clear(&stopper->held);
 }
 
-int td_stopper_match(const td_stopper *stopper)
-{
-    return stopper->match;
-}
+int td_stopper_match(const td_stopper *stopper) { return stopper->match; }
 
 /* Index of the longest stop string at the start of text, or -1; *open: text is too short to tell for one of them. */
-static int match_at(const td_stopper *stopper, td_str text, bool *open)
-{
+static int match_at(const td_stopper *stopper, td_str text, bool *open) {
     int best = -1;
     *open = false;
     for (size_t i = 0; i < stopper->n_stops; i++) {
         td_str stop = stopper->stops[i];
         size_t n = TD_MIN(stop.n, text.n);
         if (stop.p[0] != text.p[0] || memcmp(stop.p, text.p, n) != 0) continue;
-        if (n < stop.n)
-            *open = true;
-        else if (best < 0 || stop.n > stopper->stops[best].n)
-            best = (int)i;
+        if (n < stop.n) *open = true;
+        else if (best < 0 || stop.n > stopper->stops[best].n) best = (int)i;
     }
     return best;
 }
 
-treadle_status td_stopper_push(td_stopper *stopper, td_str text, td_buf *out, bool *stopped, treadle_error *err)
-{
+treadle_status td_stopper_push(td_stopper *stopper, td_str text, td_buf *out, bool *stopped, treadle_error *err) {
     *stopped = stopper->match >= 0;
     if (*stopped) return TREADLE_OK;
     if (stopper->n_stops == 0) {
@@ -106,16 +96,14 @@ treadle_status td_stopper_push(td_stopper *stopper, td_str text, td_buf *out, bo
     return TREADLE_OK;
 }
 
-treadle_status td_stopper_flush(td_stopper *stopper, td_buf *out, treadle_error *err)
-{
+treadle_status td_stopper_flush(td_stopper *stopper, td_buf *out, treadle_error *err) {
     td_buf_str(out, td_buf_view(&stopper->held));
     td_buf_clear(&stopper->held);
     return out->failed ? td_fail_memory(err, "a text", out->n) : TREADLE_OK;
 }
 
-treadle_status td_text_sink_open(td_text_sink *sink, const td_tokenizer *tokenizer, bool skip_special, const td_str *stops,
-                                 size_t n_stops, treadle_error *err)
-{
+treadle_status td_text_sink_open(td_text_sink *sink, const td_tokenizer *tokenizer, bool skip_special,
+                                 const td_str *stops, size_t n_stops, treadle_error *err) {
     *sink = (td_text_sink){0};
     TD_TRY(td_stopper_open(stops, n_stops, &sink->stopper, err));
     treadle_status status = td_detok_open(tokenizer, skip_special, &sink->detok, err);
@@ -123,29 +111,25 @@ treadle_status td_text_sink_open(td_text_sink *sink, const td_tokenizer *tokeniz
     return status;
 }
 
-void td_text_sink_close(td_text_sink *sink)
-{
+void td_text_sink_close(td_text_sink *sink) {
     td_detok_free(sink->detok);
     td_stopper_free(sink->stopper);
     td_buf_free(&sink->piece);
     *sink = (td_text_sink){0};
 }
 
-void td_text_sink_reset(td_text_sink *sink)
-{
+void td_text_sink_reset(td_text_sink *sink) {
     td_detok_reset(sink->detok);
     td_stopper_reset(sink->stopper);
 }
 
-treadle_status td_text_sink_push(td_text_sink *sink, int32_t id, td_buf *out, bool *stopped, treadle_error *err)
-{
+treadle_status td_text_sink_push(td_text_sink *sink, int32_t id, td_buf *out, bool *stopped, treadle_error *err) {
     td_buf_clear(&sink->piece);
     TD_TRY(td_detok_push(sink->detok, id, &sink->piece, err));
     return td_stopper_push(sink->stopper, td_buf_view(&sink->piece), out, stopped, err);
 }
 
-treadle_status td_text_sink_flush(td_text_sink *sink, td_buf *out, bool *stopped, treadle_error *err)
-{
+treadle_status td_text_sink_flush(td_text_sink *sink, td_buf *out, bool *stopped, treadle_error *err) {
     td_buf_clear(&sink->piece);
     TD_TRY(td_detok_flush(sink->detok, &sink->piece, err));
     TD_TRY(td_stopper_push(sink->stopper, td_buf_view(&sink->piece), out, stopped, err));

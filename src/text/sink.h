@@ -29,8 +29,8 @@ typedef struct td_text_sink {
     td_buf piece; /* text of the token in hand */
 } td_text_sink;
 
-treadle_status td_text_sink_open(td_text_sink *sink, const td_tokenizer *tokenizer, bool skip_special, const td_str *stops,
-                                 size_t n_stops, treadle_error *err);
+treadle_status td_text_sink_open(td_text_sink *sink, const td_tokenizer *tokenizer, bool skip_special,
+                                 const td_str *stops, size_t n_stops, treadle_error *err);
 void td_text_sink_close(td_text_sink *sink); /* a zeroed or closed sink is fine */
 void td_text_sink_reset(td_text_sink *sink);
 treadle_status td_text_sink_push(td_text_sink *sink, int32_t id, td_buf *out, bool *stopped, treadle_error *err);

@@ -14,8 +14,7 @@
 /* Calls for every member of the object at the reader; the reader stands at the member's value. */
 typedef treadle_status member_fn(td_loader *loader, td_pull *pull, td_str key);
 
-static treadle_status each_member(td_loader *loader, td_pull *pull, member_fn *fn)
-{
+static treadle_status each_member(td_loader *loader, td_pull *pull, member_fn *fn) {
     TD_TRY(td_pull_expect(pull, '{'));
     for (bool first = true, more;; first = false) {
         td_str key;
@@ -27,8 +26,7 @@ static treadle_status each_member(td_loader *loader, td_pull *pull, member_fn *f
     }
 }
 
-static treadle_status model_member(td_loader *loader, td_pull *pull, td_str key)
-{
+static treadle_status model_member(td_loader *loader, td_pull *pull, td_str key) {
     td_span *span = td_str_is(key, "vocab") ? &loader->vocab : td_str_is(key, "merges") ? &loader->merges : NULL;
     char open = td_pull_peek(pull);
     if (span && (open == '{' || open == '[')) span->begin = td_pull_offset(pull);
@@ -37,15 +35,13 @@ static treadle_status model_member(td_loader *loader, td_pull *pull, td_str key)
     return TREADLE_OK;
 }
 
-static treadle_status top_member(td_loader *loader, td_pull *pull, td_str key)
-{
+static treadle_status top_member(td_loader *loader, td_pull *pull, td_str key) {
     if (td_str_is(key, "model") && td_pull_peek(pull) == '{') return each_member(loader, pull, model_member);
     return td_pull_skip(pull, NULL);
 }
 
 /* Appends the file's text without the two spans. */
-static void cut_spans(const td_loader *loader, td_buf *out)
-{
+static void cut_spans(const td_loader *loader, td_buf *out) {
     td_span cuts[2] = {loader->vocab, loader->merges};
     if (cuts[0].begin > cuts[1].begin) cuts[0] = loader->merges, cuts[1] = loader->vocab;
     size_t at = 0;
@@ -60,8 +56,7 @@ static void cut_spans(const td_loader *loader, td_buf *out)
 
 /* --- loading */
 
-static treadle_status load_steps(td_loader *loader, const td_json *root)
-{
+static treadle_status load_steps(td_loader *loader, const td_json *root) {
     td_tokenizer *tokenizer = loader->tokenizer;
     const td_slot *slots[] = {&td_normalizer_slot, &td_pre_tokenizer_slot, &td_post_processor_slot, &td_decoder_slot};
     td_steps *steps[] = {&tokenizer->normalizers, &tokenizer->pre_tokenizers, &tokenizer->post_processors,
@@ -71,8 +66,7 @@ static treadle_status load_steps(td_loader *loader, const td_json *root)
     return TREADLE_OK;
 }
 
-static treadle_status load_tree(td_loader *loader, td_arena *scratch)
-{
+static treadle_status load_tree(td_loader *loader, td_arena *scratch) {
     td_json *root;
     const td_json *model;
     td_tokenizer *tokenizer = loader->tokenizer;
@@ -85,8 +79,7 @@ static treadle_status load_tree(td_loader *loader, td_arena *scratch)
     return td_added_load(loader, td_json_get(root, "added_tokens"), &tokenizer->added);
 }
 
-static treadle_status load_file(td_loader *loader)
-{
+static treadle_status load_file(td_loader *loader) {
     td_pull pull;
     td_arena scratch;
     td_buf tree = {0};
@@ -108,14 +101,12 @@ static treadle_status load_file(td_loader *loader)
 }
 
 /* A token given as text or as an object with "content"; {NULL, 0}: neither. */
-static td_str token_text(const td_json *value)
-{
+static td_str token_text(const td_json *value) {
     if (value && value->kind == TD_JSON_OBJECT) value = td_json_get(value, "content");
     return value && value->kind == TD_JSON_STRING ? value->string : (td_str){0};
 }
 
-static treadle_status add_template(td_loader *loader, td_str name, td_str text)
-{
+static treadle_status add_template(td_loader *loader, td_str name, td_str text) {
     td_template *template = &loader->tokenizer->templates[loader->tokenizer->n_templates++];
     template->name = td_arena_str(loader->arena, name);
     template->text = td_arena_str(loader->arena, text);
@@ -123,13 +114,13 @@ static treadle_status add_template(td_loader *loader, td_str name, td_str text)
 }
 
 /* "chat_template": a text, or a list of {"name", "template"}. */
-static treadle_status load_templates(td_loader *loader, const td_json *value)
-{
+static treadle_status load_templates(td_loader *loader, const td_json *value) {
     if (!value || value->kind == TD_JSON_NULL) return TREADLE_OK;
     if (value->kind != TD_JSON_STRING && value->kind != TD_JSON_ARRAY)
         return td_loader_fail(loader, value, TREADLE_FORMAT, "\"chat_template\" must be a string or an array, found %s",
                               td_json_kind_name(value->kind));
-    loader->tokenizer->templates = TD_ARENA_ARRAY(loader->arena, td_template, value->kind == TD_JSON_ARRAY ? value->n : 1);
+    loader->tokenizer->templates =
+        TD_ARENA_ARRAY(loader->arena, td_template, value->kind == TD_JSON_ARRAY ? value->n : 1);
     if (!loader->tokenizer->templates) return td_loader_memory(loader, "a chat template");
     if (value->kind == TD_JSON_STRING) return add_template(loader, TD_STR("default"), value->string);
     for (const td_json *item = value->first; item; item = item->next) {
@@ -141,8 +132,7 @@ static treadle_status load_templates(td_loader *loader, const td_json *value)
     return TREADLE_OK;
 }
 
-static treadle_status load_config_tree(td_loader *loader, const td_json *root)
-{
+static treadle_status load_config_tree(td_loader *loader, const td_json *root) {
     static const char *const keys[] = {
 #define KEY(name, key) key,
         TD_TOKENIZER_ROLES(KEY)
@@ -158,8 +148,7 @@ static treadle_status load_config_tree(td_loader *loader, const td_json *root)
     return load_templates(loader, td_json_get(root, "chat_template"));
 }
 
-static treadle_status load_config(td_loader *loader, td_str text)
-{
+static treadle_status load_config(td_loader *loader, td_str text) {
     td_arena scratch;
     td_json *root;
     td_json_options options = {.allow_duplicate_keys = true, .allow_nonfinite = true};
@@ -173,16 +162,19 @@ static treadle_status load_config(td_loader *loader, td_str text)
     return status;
 }
 
-treadle_status td_tokenizer_load(td_str tokenizer_json, td_str config_json, td_tokenizer **out, treadle_error *err)
-{
+treadle_status td_tokenizer_load(td_str tokenizer_json, td_str config_json, td_tokenizer **out, treadle_error *err) {
     td_tokenizer *tokenizer = td_alloc_zero(1, sizeof *tokenizer);
     if (!tokenizer) return td_fail_memory(err, "a tokenizer", sizeof *tokenizer);
     td_arena_init(&tokenizer->arena);
-    td_loader loader = {.tokenizer = tokenizer, .arena = &tokenizer->arena, .text = tokenizer_json,
-                        .file = "tokenizer.json", .err = err};
-    treadle_status status = tokenizer_json.n > INT32_MAX
-                                ? td_fail(err, TREADLE_LIMIT, "the file must be smaller than 2 GiB, found %zu bytes", tokenizer_json.n)
-                                : load_file(&loader);
+    td_loader loader = {.tokenizer = tokenizer,
+                        .arena = &tokenizer->arena,
+                        .text = tokenizer_json,
+                        .file = "tokenizer.json",
+                        .err = err};
+    treadle_status status =
+        tokenizer_json.n > INT32_MAX
+            ? td_fail(err, TREADLE_LIMIT, "the file must be smaller than 2 GiB, found %zu bytes", tokenizer_json.n)
+            : load_file(&loader);
     if (status == TREADLE_OK && config_json.n > 0) status = load_config(&loader, config_json);
     if (status == TREADLE_OK) status = td_added_finish(&loader, &tokenizer->added);
     if (status == TREADLE_OK) {
@@ -194,8 +186,7 @@ treadle_status td_tokenizer_load(td_str tokenizer_json, td_str config_json, td_t
     return status;
 }
 
-void td_tokenizer_free(td_tokenizer *tokenizer)
-{
+void td_tokenizer_free(td_tokenizer *tokenizer) {
     if (!tokenizer) return;
     for (size_t i = 0; i < tokenizer->regexes.n; i++) td_regex_free(tokenizer->regexes.items[i]);
     td_vec_free(&tokenizer->regexes);
@@ -211,8 +202,7 @@ void td_tokenizer_free(td_tokenizer *tokenizer)
 
 /* --- encoding */
 
-void td_work_free(td_work *work, const td_tokenizer *tokenizer)
-{
+void td_work_free(td_work *work, const td_tokenizer *tokenizer) {
     td_buf_free(&work->text);
     td_buf_free(&work->spare_text);
     td_vec_free(&work->pieces);
@@ -224,8 +214,7 @@ void td_work_free(td_work *work, const td_tokenizer *tokenizer)
 }
 
 treadle_status td_tokenizer_normalize(const td_tokenizer *tokenizer, td_work *work, td_str in, td_str *out,
-                                      treadle_error *err)
-{
+                                      treadle_error *err) {
     *out = in;
     work->front_dropped = false;
     for (size_t i = 0; i < tokenizer->normalizers.n; i++) {
@@ -233,7 +222,8 @@ treadle_status td_tokenizer_normalize(const td_tokenizer *tokenizer, td_work *wo
         td_step *step = &tokenizer->normalizers.items[i];
         td_buf_clear(to);
         TD_TRY(step->kind->normalize(step->data, work, out->n ? *out : TD_STR(""), to, err));
-        if (to->n > INT32_MAX) return td_fail(err, TREADLE_LIMIT, "a text to tokenize must stay below 2 GiB when normalised");
+        if (to->n > INT32_MAX)
+            return td_fail(err, TREADLE_LIMIT, "a text to tokenize must stay below 2 GiB when normalised");
         td_buf done = *to; /* the result is always in work->text */
         work->spare_text = work->text;
         work->text = done;
@@ -244,8 +234,7 @@ treadle_status td_tokenizer_normalize(const td_tokenizer *tokenizer, td_work *wo
 
 /* Pre-tokenizes a text without added tokens, which lies in no buffer of work, and appends its ids. */
 static treadle_status encode_text(const td_tokenizer *tokenizer, td_work *work, td_str text, bool at_start, td_ids *ids,
-                                  treadle_error *err)
-{
+                                  treadle_error *err) {
     td_buf_clear(&work->text);
     td_buf_str(&work->text, text);
     work->pieces.n = 0;
@@ -272,15 +261,13 @@ typedef struct encoding {
     td_ids *ids;
 } encoding;
 
-static treadle_status push_token(encoding *e, int32_t index, treadle_error *err)
-{
+static treadle_status push_token(encoding *e, int32_t index, treadle_error *err) {
     int32_t id = e->tokenizer->added.items[index].id;
     return td_vec_push(e->ids, id) ? TREADLE_OK : td_fail_memory(err, "token ids", e->ids->n);
 }
 
 /* A stretch of the text between added tokens: normalised, then searched for the added tokens that are normalised too. */
-static treadle_status encode_segment(encoding *e, td_str text, bool at_start, treadle_error *err)
-{
+static treadle_status encode_segment(encoding *e, td_str text, bool at_start, treadle_error *err) {
     const td_tokenizer *tokenizer = e->tokenizer;
     td_str normal;
     TD_TRY(td_tokenizer_normalize(tokenizer, &e->work, text, &normal, err));
@@ -296,26 +283,21 @@ static treadle_status encode_segment(encoding *e, td_str text, bool at_start, tr
     for (size_t i = 0; i < e->inner.n; i++) {
         td_segment part = e->inner.items[i];
         td_str piece = {normal.p + part.begin, part.end - part.begin};
-        if (part.token >= 0)
-            TD_TRY(push_token(e, part.token, err));
-        else
-            TD_TRY(encode_text(tokenizer, &e->work, piece, at_start && part.begin == 0, e->ids, err));
+        if (part.token >= 0) TD_TRY(push_token(e, part.token, err));
+        else TD_TRY(encode_text(tokenizer, &e->work, piece, at_start && part.begin == 0, e->ids, err));
     }
     return TREADLE_OK;
 }
 
-static treadle_status encode_all(encoding *e, td_str text, bool add_special, treadle_error *err)
-{
+static treadle_status encode_all(encoding *e, td_str text, bool add_special, treadle_error *err) {
     const td_tokenizer *tokenizer = e->tokenizer;
     size_t from = e->ids->n;
     TD_TRY(td_added_split(&tokenizer->added, &tokenizer->added.plain, text, !e->parse_special, &e->segments, err));
     for (size_t i = 0; i < e->segments.n; i++) {
         td_segment part = e->segments.items[i];
         td_str piece = {text.p + part.begin, part.end - part.begin};
-        if (part.token >= 0)
-            TD_TRY(push_token(e, part.token, err));
-        else
-            TD_TRY(encode_segment(e, piece, part.begin == 0, err));
+        if (part.token >= 0) TD_TRY(push_token(e, part.token, err));
+        else TD_TRY(encode_segment(e, piece, part.begin == 0, err));
     }
     for (size_t i = 0; add_special && i < tokenizer->post_processors.n; i++) {
         td_step *step = &tokenizer->post_processors.items[i];
@@ -325,8 +307,7 @@ static treadle_status encode_all(encoding *e, td_str text, bool add_special, tre
 }
 
 treadle_status td_tokenizer_encode(const td_tokenizer *tokenizer, td_str text, bool add_special, bool parse_special,
-                                   td_ids *ids, treadle_error *err)
-{
+                                   td_ids *ids, treadle_error *err) {
     if (text.n > INT32_MAX / 4)
         return td_fail(err, TREADLE_LIMIT, "a text to tokenize must be smaller than 512 MiB, found %zu bytes", text.n);
     encoding e = {.tokenizer = tokenizer, .parse_special = parse_special, .ids = ids};
@@ -350,59 +331,41 @@ treadle_status td_tokenizer_encode(const td_tokenizer *tokenizer, td_str text, b
 
 /* --- looking up */
 
-td_str td_tokenizer_token(const td_tokenizer *tokenizer, int64_t id)
-{
+td_str td_tokenizer_token(const td_tokenizer *tokenizer, int64_t id) {
     const td_added_token *added = td_added_by_id(&tokenizer->added, id);
     return added ? added->pattern : tokenizer->model_kind->token(tokenizer->model, id);
 }
 
-int32_t td_tokenizer_id(const td_tokenizer *tokenizer, td_str token)
-{
+int32_t td_tokenizer_id(const td_tokenizer *tokenizer, td_str token) {
     const td_added_token *added = td_added_by_content(&tokenizer->added, token);
     return added ? added->id : tokenizer->model_kind->id(tokenizer->model, token);
 }
 
-bool td_tokenizer_is_special(const td_tokenizer *tokenizer, int64_t id)
-{
+bool td_tokenizer_is_special(const td_tokenizer *tokenizer, int64_t id) {
     const td_added_token *added = td_added_by_id(&tokenizer->added, id);
     return added && added->special;
 }
 
-int32_t td_tokenizer_vocab_size(const td_tokenizer *tokenizer)
-{
+int32_t td_tokenizer_vocab_size(const td_tokenizer *tokenizer) {
     const td_added *added = &tokenizer->added;
     int32_t n = tokenizer->model_kind->n_ids(tokenizer->model);
     return added->n ? TD_MAX(n, added->items[added->n - 1].id + 1) : n;
 }
 
-td_str td_tokenizer_role_text(const td_tokenizer *tokenizer, td_token_role role)
-{
-    return tokenizer->role_texts[role];
-}
+td_str td_tokenizer_role_text(const td_tokenizer *tokenizer, td_token_role role) { return tokenizer->role_texts[role]; }
 
-int32_t td_tokenizer_role_id(const td_tokenizer *tokenizer, td_token_role role)
-{
+int32_t td_tokenizer_role_id(const td_tokenizer *tokenizer, td_token_role role) {
     td_str text = tokenizer->role_texts[role];
     return text.p ? td_tokenizer_id(tokenizer, text) : -1;
 }
 
-size_t td_tokenizer_template_count(const td_tokenizer *tokenizer)
-{
-    return tokenizer->n_templates;
-}
+size_t td_tokenizer_template_count(const td_tokenizer *tokenizer) { return tokenizer->n_templates; }
 
-td_str td_tokenizer_template_name(const td_tokenizer *tokenizer, size_t i)
-{
-    return tokenizer->templates[i].name;
-}
+td_str td_tokenizer_template_name(const td_tokenizer *tokenizer, size_t i) { return tokenizer->templates[i].name; }
 
-td_str td_tokenizer_template_text(const td_tokenizer *tokenizer, size_t i)
-{
-    return tokenizer->templates[i].text;
-}
+td_str td_tokenizer_template_text(const td_tokenizer *tokenizer, size_t i) { return tokenizer->templates[i].text; }
 
-td_str td_tokenizer_template(const td_tokenizer *tokenizer, const char *name)
-{
+td_str td_tokenizer_template(const td_tokenizer *tokenizer, const char *name) {
     for (size_t i = 0; i < tokenizer->n_templates; i++)
         if (td_str_is(tokenizer->templates[i].name, name)) return tokenizer->templates[i].text;
     return (td_str){0};

@@ -41,13 +41,13 @@ bool td_tokenizer_is_special(const td_tokenizer *tokenizer, int64_t id);
 int32_t td_tokenizer_vocab_size(const td_tokenizer *tokenizer); /* the highest id + 1; there may be gaps */
 
 /* The roles that tokenizer_config.json names. X(NAME, key) */
-#define TD_TOKENIZER_ROLES(X)                                                                                         \
-    X(BOS, "bos_token")                                                                                               \
-    X(EOS, "eos_token")                                                                                               \
-    X(PAD, "pad_token")                                                                                               \
-    X(UNK, "unk_token")                                                                                               \
-    X(SEP, "sep_token")                                                                                               \
-    X(CLS, "cls_token")                                                                                               \
+#define TD_TOKENIZER_ROLES(X)                                                                                          \
+    X(BOS, "bos_token")                                                                                                \
+    X(EOS, "eos_token")                                                                                                \
+    X(PAD, "pad_token")                                                                                                \
+    X(UNK, "unk_token")                                                                                                \
+    X(SEP, "sep_token")                                                                                                \
+    X(CLS, "cls_token")                                                                                                \
     X(MASK, "mask_token")
 
 typedef enum td_token_role {
@@ -58,7 +58,8 @@ typedef enum td_token_role {
 } td_token_role;
 
 td_str td_tokenizer_role_text(const td_tokenizer *tokenizer, td_token_role role); /* .p NULL: not given */
-int32_t td_tokenizer_role_id(const td_tokenizer *tokenizer, td_token_role role);  /* -1: not given, or not in the vocabulary */
+int32_t td_tokenizer_role_id(const td_tokenizer *tokenizer,
+                             td_token_role role); /* -1: not given, or not in the vocabulary */
 
 /* Chat templates of tokenizer_config.json: one named "default", or a list of named ones. */
 size_t td_tokenizer_template_count(const td_tokenizer *tokenizer);

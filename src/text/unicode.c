@@ -22,29 +22,24 @@ typedef struct td_case_range {
 #include "text/unicode_tables.inc"
 
 /* Index of the row that holds the code point, or -1. All row types start with first and last. */
-TD_INLINE ptrdiff_t find_row(const void *rows, size_t n, size_t row_bytes, uint32_t code_point)
-{
+TD_INLINE ptrdiff_t find_row(const void *rows, size_t n, size_t row_bytes, uint32_t code_point) {
     size_t low = 0, high = n;
     while (low < high) {
         size_t middle = (low + high) / 2;
         td_code_range row;
         memcpy(&row, (const char *)rows + middle * row_bytes, sizeof row);
-        if (code_point < row.first)
-            high = middle;
-        else if (code_point > row.last)
-            low = middle + 1;
-        else
-            return (ptrdiff_t)middle;
+        if (code_point < row.first) high = middle;
+        else if (code_point > row.last) low = middle + 1;
+        else return (ptrdiff_t)middle;
     }
     return -1;
 }
 
 #define FIND(table, code_point) find_row(table, TD_COUNT(table), sizeof(table)[0], code_point)
 
-bool td_unicode_in(td_unicode_set set, uint32_t code_point)
-{
+bool td_unicode_in(td_unicode_set set, uint32_t code_point) {
     switch (set) {
-#define CASE(name, table)                                                                                             \
+#define CASE(name, table)                                                                                              \
     case TD_UNICODE_##name: return FIND(table, code_point) >= 0;
         TD_UNICODE_SETS(CASE)
 #undef CASE
@@ -52,8 +47,7 @@ bool td_unicode_in(td_unicode_set set, uint32_t code_point)
     return false;
 }
 
-int td_unicode_lower(uint32_t code_point, uint32_t out[2])
-{
+int td_unicode_lower(uint32_t code_point, uint32_t out[2]) {
     out[0] = code_point;
     if (code_point < 0x80) {
         if (code_point >= 'A' && code_point <= 'Z') out[0] += 'a' - 'A';
@@ -70,15 +64,13 @@ int td_unicode_lower(uint32_t code_point, uint32_t out[2])
     return 1;
 }
 
-void td_unicode_append(td_buf *out, uint32_t code_point)
-{
+void td_unicode_append(td_buf *out, uint32_t code_point) {
     char bytes[4];
     int n = td_utf8_encode(code_point, bytes);
     td_buf_append(out, bytes, (size_t)n);
 }
 
-td_str td_unicode_stand_in(td_str text, td_buf *scratch)
-{
+td_str td_unicode_stand_in(td_str text, td_buf *scratch) {
     bool copied = false;
     for (size_t i = 0, length; i < text.n; i += length) {
         if ((uint8_t)text.p[i] < 0xE0) { /* every row has three or four bytes */
@@ -108,15 +100,15 @@ typedef struct normal_char {
 
 typedef TD_VEC(normal_char) normal_vec;
 
-static bool push_decomposed(normal_vec *chars, uint32_t code_point, bool compat)
-{
+static bool push_decomposed(normal_vec *chars, uint32_t code_point, bool compat) {
     if (FIND(inert, code_point) >= 0) return td_vec_push(chars, (normal_char){(int32_t)code_point, 0});
     utf8proc_int32_t parts[32]; /* the longest decomposition, U+FDFA, has 18 */
     int boundary = 0;
-    utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)code_point, parts, TD_COUNT(parts),
-                                                 (utf8proc_option_t)(UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0)),
-                                                 &boundary);
-    if (n <= 0 || n > (utf8proc_ssize_t)TD_COUNT(parts)) return td_vec_push(chars, (normal_char){(int32_t)code_point, 0});
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)code_point, parts, TD_COUNT(parts),
+                                (utf8proc_option_t)(UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0)), &boundary);
+    if (n <= 0 || n > (utf8proc_ssize_t)TD_COUNT(parts))
+        return td_vec_push(chars, (normal_char){(int32_t)code_point, 0});
     for (utf8proc_ssize_t i = 0; i < n; i++) {
         const utf8proc_property_t *property = utf8proc_get_property(parts[i]);
         if (!td_vec_push(chars, (normal_char){parts[i], property->combining_class})) return false;
@@ -126,8 +118,7 @@ static bool push_decomposed(normal_vec *chars, uint32_t code_point, bool compat)
 
 /* Canonical ordering of a run of marks: a stable counting sort for long runs would be faster than this insertion sort only
  * on hostile text, so runs are merge-sorted: n log n at worst. scratch has room for n. */
-static void sort_marks(normal_char *chars, normal_char *scratch, size_t n)
-{
+static void sort_marks(normal_char *chars, normal_char *scratch, size_t n) {
     if (n <= 8) {
         for (size_t i = 1; i < n; i++) {
             normal_char one = chars[i];
@@ -145,8 +136,7 @@ static void sort_marks(normal_char *chars, normal_char *scratch, size_t n)
         chars[k] = j < n && chars[j].combining < scratch[i].combining ? chars[j++] : scratch[i++];
 }
 
-static bool order(normal_vec *chars)
-{
+static bool order(normal_vec *chars) {
     normal_vec scratch = {0};
     for (size_t i = 0; i < chars->n;) {
         size_t end = i;
@@ -162,8 +152,7 @@ static bool order(normal_vec *chars)
 }
 
 /* The canonical composite of two code points, or -1. */
-static int32_t compose_pair(int32_t first, int32_t second)
-{
+static int32_t compose_pair(int32_t first, int32_t second) {
     bool jamo = second >= 0x1161 && second <= 0x11C2;
     if (!jamo && utf8proc_get_property(second)->comb_index == UINT16_MAX) return -1; /* composes with nothing */
     if (FIND(inert, (uint32_t)first) >= 0 || FIND(inert, (uint32_t)second) >= 0) return -1;
@@ -172,8 +161,7 @@ static int32_t compose_pair(int32_t first, int32_t second)
     return n == 1 ? pair[0] : -1;
 }
 
-static void compose(normal_vec *chars)
-{
+static void compose(normal_vec *chars) {
     normal_char *items = chars->items;
     size_t n_out = 0;
     ptrdiff_t starter = -1;
@@ -200,8 +188,7 @@ static void compose(normal_vec *chars)
 
 /* Length of the longest prefix that the form leaves alone and that what follows cannot touch: ASCII, and for NFC what lies
  * below the first combining mark. The last character of it may still combine, so it is kept out. */
-static size_t untouched(td_str text, td_normal_form form)
-{
+static size_t untouched(td_str text, td_normal_form form) {
     size_t i = 0, last = 0;
     while (i < text.n) {
         uint8_t b = (uint8_t)text.p[i];
@@ -212,8 +199,7 @@ static size_t untouched(td_str text, td_normal_form form)
     return text.n;
 }
 
-bool td_unicode_normalize(td_str text, td_normal_form form, td_buf *out)
-{
+bool td_unicode_normalize(td_str text, td_normal_form form, td_buf *out) {
     size_t plain = untouched(text, form);
     td_buf_append(out, text.p, plain);
     if (plain == text.n) return !out->failed;

@@ -8,13 +8,13 @@
 #include "base/str.h"
 
 /* X(name, table) */
-#define TD_UNICODE_SETS(X)                                                                                            \
-    X(MARK, marks)                                                                                                    \
-    X(CONTROL, controls)                                                                                              \
-    X(NONSPACING, nonspacing)                                                                                         \
-    X(NUMERIC, numeric)                                                                                               \
-    X(PUNCTUATION, punctuation)                                                                                       \
-    X(WHITE_SPACE, white_space)                                                                                       \
+#define TD_UNICODE_SETS(X)                                                                                             \
+    X(MARK, marks)                                                                                                     \
+    X(CONTROL, controls)                                                                                               \
+    X(NONSPACING, nonspacing)                                                                                          \
+    X(NUMERIC, numeric)                                                                                                \
+    X(PUNCTUATION, punctuation)                                                                                        \
+    X(WHITE_SPACE, white_space)                                                                                        \
     X(WORD, word)
 
 typedef enum td_unicode_set {
@@ -29,8 +29,7 @@ bool td_unicode_in(td_unicode_set set, uint32_t code_point);
 int td_unicode_lower(uint32_t code_point, uint32_t out[2]);
 
 /* The first code point of valid UTF-8 at p, and its length. */
-static inline uint32_t td_unicode_next(const char *p, size_t *length)
-{
+static inline uint32_t td_unicode_next(const char *p, size_t *length) {
     const uint8_t *b = (const uint8_t *)p;
     if (b[0] < 0x80) return *length = 1, b[0];
     if (b[0] < 0xE0) return *length = 2, (uint32_t)(b[0] & 0x1F) << 6 | (b[1] & 0x3F);

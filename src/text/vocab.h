@@ -6,16 +6,16 @@
 #include "base/error.h"
 
 typedef struct td_vocab {
-    td_arena *arena;  /* token text; not owned */
-    td_str *tokens;   /* [capacity]; .p NULL: no such id */
-    int32_t n_ids;    /* highest id + 1 */
+    td_arena *arena; /* token text; not owned */
+    td_str *tokens;  /* [capacity]; .p NULL: no such id */
+    int32_t n_ids;   /* highest id + 1 */
     int32_t capacity;
     int32_t id_limit; /* ids must be below: a small file cannot ask for a large table */
     uint32_t n;       /* distinct strings */
     struct td_vocab_slot {
         uint32_t tag; /* upper half of the string's hash */
         uint32_t id;  /* plus 1; 0: free */
-    } *slots; /* [n_slots], open addressing by the lower half */
+    } * slots;        /* [n_slots], open addressing by the lower half */
     uint32_t n_slots; /* a power of two */
 } td_vocab;
 
