@@ -120,6 +120,7 @@ static treadle_status add_merge(td_loader *loader, bpe *model, merge_list *list,
     if (left_id < 0) return merge_fails(loader, list, offset, "of a token that is not in the vocabulary:", left);
     if (right_id < 0) return merge_fails(loader, list, offset, "of a token that is not in the vocabulary:", right);
     int32_t id = joined_id(model, list, left, right);
+    if (list->joined.failed) return td_loader_memory(loader, "merges");
     if (id < 0)
         return merge_fails(loader, list, offset,
                            "makes a token that is not in the vocabulary:", td_buf_view(&list->joined));
