@@ -27,6 +27,15 @@ static treadle_status fail_os(treadle_error *err, int code, const char *what, co
     return status;
 }
 
+/* The same where something was to be made: a path that cannot be is no missing input. */
+static treadle_status fail_make(treadle_error *err, int code, const char *what, const char *path) {
+    treadle_error made = {0};
+    treadle_status status = fail_os(&made, code, what, path);
+    if (status == TREADLE_NOT_FOUND) made.code = status = TREADLE_IO;
+    if (err) *err = made;
+    return status;
+}
+
 static treadle_status fail_memory(treadle_error *err, const char *what, size_t bytes, const char *path) {
     td_fail_memory(err, what, bytes);
     td_error_file(err, path);
@@ -144,14 +153,29 @@ static int write_all(int fd, const char *bytes, size_t n) {
     return 0;
 }
 
+/* Devices, pipes and links are written through, never replaced by a file. */
+static bool is_written_in_place(const char *path) {
+    struct stat info;
+    return lstat(path, &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode);
+}
+
+static treadle_status write_in_place(const char *path, const void *bytes, size_t n, treadle_error *err) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return fail_make(err, errno, "open for writing", path);
+    int code = write_all(fd, bytes, n);
+    if (close(fd) != 0 && code == 0) code = errno;
+    return code == 0 ? TREADLE_OK : fail_make(err, code, "write", path);
+}
+
 treadle_status td_file_write(const char *path, const void *bytes, size_t n, treadle_error *err) {
+    if (is_written_in_place(path)) return write_in_place(path, bytes, n, err);
     size_t name_bytes = strlen(path) + 48;
     char *name = td_alloc(name_bytes);
     if (!name) return fail_memory(err, "a file name", name_bytes, path);
     treadle_status status = TREADLE_OK;
     int fd = create_aside(path, name, name_bytes);
     if (fd < 0) {
-        status = fail_os(err, errno, "create", path);
+        status = fail_make(err, errno, "create", path);
         td_free(name);
         return status;
     }
@@ -161,7 +185,7 @@ treadle_status td_file_write(const char *path, const void *bytes, size_t n, trea
     if (code == 0 && rename(name, path) != 0) code = errno;
     if (code != 0) {
         unlink(name);
-        status = fail_os(err, code, "write", path);
+        status = fail_make(err, code, "write", path);
     }
     td_free(name);
     return status;
@@ -195,7 +219,7 @@ treadle_status td_make_dirs(const char *path, treadle_error *err) {
         if (part[0] && mkdir(part, 0777) != 0) {
             int code = errno;
             if (!td_path_is_dir(part)) {
-                status = fail_os(err, code == EEXIST ? ENOTDIR : code, "make folder", part);
+                status = fail_make(err, code == EEXIST ? ENOTDIR : code, "make folder", part);
                 break;
             }
         }

@@ -21,14 +21,15 @@ void td_mmap_drop(const void *from, size_t n); /* pages no longer needed; they c
 /* Reads a whole regular file into heap memory (td_free), NUL-terminated after n bytes. limit_bytes 0: no limit. */
 treadle_status td_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes, treadle_error *err);
 
-/* Writes aside ("path.tmp-PID-N") and renames, so that readers see the old file or the whole new one. */
+/* Writes aside ("path.tmp-PID-N") and renames, so that readers see the old file or the whole new one. What exists and is
+ * a device, a pipe or a link is written through instead. Errors: IO (also for folders that are missing), OUT_OF_MEMORY. */
 treadle_status td_file_write(const char *path, const void *bytes, size_t n, treadle_error *err);
 
 bool td_path_exists(const char *path);
 bool td_path_is_dir(const char *path);
 bool td_path_is_file(const char *path);
 int64_t td_file_size(const char *path);                              /* -1: none */
-treadle_status td_make_dirs(const char *path, treadle_error *err);   /* like mkdir -p */
+treadle_status td_make_dirs(const char *path, treadle_error *err);   /* like mkdir -p; IO, OUT_OF_MEMORY */
 treadle_status td_remove_tree(const char *path, treadle_error *err); /* follows no links; absent is fine */
 
 /* "dir/name" in the arena; a name that is absolute is returned alone. NULL: out of memory. */
@@ -43,6 +44,9 @@ char *td_path_dir(td_arena *arena, const char *path); /* "." if there is none */
  * Errors: CONFIG (not a path inside), NOT_FOUND, IO. */
 treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out,
                                       treadle_error *err);
+
+/* The same for a file that need not be there: *out is NULL then. A link that leads nowhere is an error (CONFIG). */
+treadle_status td_path_find_inside(td_arena *arena, const char *root, const char *name, char **out, treadle_error *err);
 
 /* Names in a folder, sorted bytewise, without "." and "..". Heap-free: all in the arena. */
 treadle_status td_list_dir(td_arena *arena, const char *path, char ***out_names, size_t *out_n, treadle_error *err);

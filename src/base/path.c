@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 char *td_path_join(td_arena *arena, const char *dir, const char *name) {
     size_t n = strlen(dir);
@@ -103,6 +104,18 @@ cleanup:
     free(real);
     free(real_root);
     return status;
+}
+
+treadle_status td_path_find_inside(td_arena *arena, const char *root, const char *name, char **out,
+                                   treadle_error *err) {
+    struct stat info;
+    *out = NULL;
+    char *path = td_path_join(arena, root, name);
+    if (!path) return td_fail_memory(err, "a path", strlen(name));
+    if (lstat(path, &info) != 0 && (errno == ENOENT || errno == ENOTDIR)) return TREADLE_OK;
+    treadle_status status = td_path_resolve_inside(arena, root, td_str_from(name), out, err);
+    if (status != TREADLE_NOT_FOUND) return status;
+    return td_fail(err, TREADLE_CONFIG, "the link \"%s\" in folder '%s' leads to nothing", name, root);
 }
 
 static const char *variable(const char *name) {

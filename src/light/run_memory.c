@@ -29,9 +29,9 @@ static bool measure(td_tensor *t, size_t *bytes) {
         return false;
     }
     size_t bits = (size_t)td_dtype_bits(t->dtype);
-    if (zero) count = 0;
     *bytes = 1;
-    if (TD_UNLIKELY((uint64_t)count > (SIZE_MAX >> 1) / 128)) return false;
+    if (TD_UNLIKELY(count > TD_MAX_COUNT)) return false;
+    if (zero) count = 0;
     *bytes = ((size_t)count * bits + 7) / 8;
     return true;
 }
@@ -214,6 +214,8 @@ treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view)
         return TREADLE_OK;
     }
     td_tensor copy = *view;
+    int64_t count;
+    if (TD_UNLIKELY(!td_shape_count(&view->shape, &count))) return too_large(step, &copy, r->err);
     v->kind = TD_VALUE_TENSOR;
     v->tensor = copy;
     v->tensor.buffer = NULL;

@@ -4,6 +4,7 @@
  * varint forms, they are copied into the arena, whose size is thus bounded by that of the file. Little-endian hosts only,
  * which are all that treadle is built for. */
 #include "onnx/proto.h"
+#include "tensor/shape.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "tensor bytes are used in place: little-endian hosts only"
@@ -150,11 +151,11 @@ static treadle_status read_dims(td_proto_reader *r, td_wire w, const tensor_part
             return td_proto_fail(r, TREADLE_FORMAT, at, "tensor '%.*s': dims[%zu] is %lld, expected 0 or more",
                                  TD_STR_ARGS(t->name), i, (long long)dims[i]);
         empty |= dims[i] == 0;
-    }
-    for (size_t i = 0; i < n && !empty; i++)
-        if (TD_MUL_OVERFLOWS(t->count, dims[i], &t->count))
+        /* An empty tensor's other dimensions too: see td_shape_count. */
+        if (TD_MUL_OVERFLOWS(t->count, TD_MAX(dims[i], (int64_t)1), &t->count) || t->count > TD_MAX_COUNT)
             return td_proto_fail(r, TREADLE_FORMAT, at, "tensor '%.*s': its number of elements overflows",
                                  TD_STR_ARGS(t->name));
+    }
     if (empty) t->count = 0;
     if (!td_dtype_bytes(t->dtype, t->count, &t->data_bytes))
         return td_proto_fail(r, TREADLE_FORMAT, at, "tensor '%.*s': its size overflows", TD_STR_ARGS(t->name));

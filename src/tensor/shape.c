@@ -14,9 +14,10 @@ bool td_shape_count(const td_shape *s, int64_t *out) {
     int64_t count = 1;
     bool empty = false;
     if (!td_shape_known(s)) return false;
-    for (int i = 0; i < s->rank; i++) empty |= s->dims[i] == 0;
-    for (int i = 0; i < s->rank && !empty; i++)
-        if (TD_MUL_OVERFLOWS(count, s->dims[i], &count)) return false;
+    for (int i = 0; i < s->rank; i++) {
+        empty |= s->dims[i] == 0;
+        if (TD_MUL_OVERFLOWS(count, TD_MAX(s->dims[i], (int64_t)1), &count) || count > TD_MAX_COUNT) return false;
+    }
     *out = empty ? 0 : count;
     return true;
 }

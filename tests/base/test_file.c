@@ -144,11 +144,37 @@ TEST(write_replaces_whole) {
     CHECK_EQ_INT(td_file_size(path), 0);
     CHECK_EQ_INT(names_in(temp("w")), 1); /* nothing left aside */
 
-    CHECK_STATUS(td_file_write(temp("w/none/file"), "x", 1, &err), TREADLE_NOT_FOUND, &err);
+    CHECK_STATUS(td_file_write(temp("w/none/file"), "x", 1, &err), TREADLE_IO, &err);
     CHECK_OK(td_make_dirs(temp("w/dir"), &err), &err);
     CHECK_STATUS(td_file_write(temp("w/dir"), "x", 1, &err), TREADLE_IO, &err); /* a folder is in the way */
     CHECK_EQ_STR(err.file, temp("w/dir"));
     CHECK_EQ_INT(names_in(temp("w")), 2);
+    td_arena_free(&arena);
+}
+
+/* What is no regular file is written through: a device or a link in its place would be gone. */
+TEST(write_through_links_and_pipes) {
+    treadle_error err;
+    struct stat info;
+    char *text, got[8] = "";
+    size_t n;
+    CHECK_OK(td_make_dirs(temp("through"), &err), &err);
+    CHECK(symlink("real", temp("through/link")) == 0);
+    CHECK_OK(td_file_write(temp("through/link"), "text", 4, &err), &err);
+    CHECK(lstat(temp("through/link"), &info) == 0 && S_ISLNK(info.st_mode));
+    CHECK_OK(td_file_read(temp("through/real"), 0, &text, &n, &err), &err);
+    CHECK_EQ_STR(text, "text");
+    td_free(text);
+
+    CHECK(mkfifo(temp("through/pipe"), 0600) == 0);
+    int reader = open(temp("through/pipe"), O_RDONLY | O_NONBLOCK);
+    CHECK_OK(td_file_write(temp("through/pipe"), "piped", 5, &err), &err);
+    CHECK_EQ_INT(read(reader, got, sizeof got), 5);
+    close(reader);
+    CHECK(lstat(temp("through/pipe"), &info) == 0 && S_ISFIFO(info.st_mode));
+    CHECK_STATUS(td_file_write("/dev/full", "x", 1, &err), TREADLE_IO, &err);
+    CHECK(lstat("/dev/full", &info) == 0 && S_ISCHR(info.st_mode));
+    CHECK_EQ_INT(names_in(temp("through")), 3);
     td_arena_free(&arena);
 }
 
@@ -159,8 +185,8 @@ TEST(make_and_remove_trees) {
     CHECK(td_path_is_dir(temp("tree/a/b/c")));
     CHECK_OK(td_make_dirs(temp("tree/a/b/c"), &err), &err);
     write_text(temp("tree/a/file"), "x");
-    CHECK_STATUS(td_make_dirs(temp("tree/a/file"), &err), TREADLE_NOT_FOUND, &err);
-    CHECK_STATUS(td_make_dirs(temp("tree/a/file/x"), &err), TREADLE_NOT_FOUND, &err);
+    CHECK_STATUS(td_make_dirs(temp("tree/a/file"), &err), TREADLE_IO, &err);
+    CHECK_STATUS(td_make_dirs(temp("tree/a/file/x"), &err), TREADLE_IO, &err);
 
     CHECK_OK(td_make_dirs(temp("kept/inner"), &err), &err);
     write_text(temp("kept/file"), "x");
@@ -310,6 +336,15 @@ TEST(inside_a_plain_folder) {
     check_refused(root, TD_STR("file/x"), TREADLE_NOT_FOUND, "does not exist");
     check_refused(root, TD_STR("cycle"), TREADLE_IO, "cycle");
     check_refused(temp("no_model"), TD_STR("file"), TREADLE_NOT_FOUND, "does not exist");
+
+    char *out = NULL; /* a file that need not be there */
+    CHECK(td_path_find_inside(&arena, root, "missing", &out, &err) == TREADLE_OK && !out);
+    CHECK(td_path_find_inside(&arena, temp("no_model"), "file", &out, &err) == TREADLE_OK && !out);
+    CHECK_OK(td_path_find_inside(&arena, root, "file", &out, &err), &err);
+    CHECK(out && td_path_is_file(out));
+    CHECK_STATUS(td_path_find_inside(&arena, root, "dangling", &out, &err), TREADLE_CONFIG, &err);
+    CHECK_STATUS(td_path_find_inside(&arena, root, "outer_link", &out, &err), TREADLE_CONFIG, &err);
+    CHECK_STATUS(td_path_find_inside(&arena, root, "cycle", &out, &err), TREADLE_IO, &err);
     td_arena_free(&arena);
 }
 

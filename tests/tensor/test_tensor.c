@@ -139,8 +139,11 @@ TEST(shapes) {
     CHECK(td_shape_broadcast(&unknown, &one, &c) && c.dims[0] == TD_DIM_SYMBOL(5));
     b.dims[1] = 3;
     CHECK(!td_shape_broadcast(&a, &b, &c));
+    CHECK(!td_shape_count(&huge, &n)); /* empty, but walking its other dimensions would overflow */
+    huge.dims[1] = 0;
+    huge.dims[0] = TD_MAX_COUNT;
     CHECK(td_shape_count(&huge, &n) && n == 0);
-    huge.dims[2] = 1;
+    huge.dims[1] = 2;
     CHECK(!td_shape_count(&huge, &n));
     CHECK(!td_shape_count(&unknown, &n));
     CHECK_EQ_STR(td_shape_text(&(td_shape){.rank = 2, .dims = {-1, 7}}, text), "[?, 7]");
