@@ -62,7 +62,7 @@ static treadle_status check_arity(const td_node *node, treadle_error *err) {
     }
     for (size_t i = 0; i < node->n_in; i++) {
         const td_schema_formal *formal = td_schema_input(s, i);
-        if (!formal || formal->option != TD_SCHEMA_SINGLE || node->in[i] != TD_NO_VALUE) continue;
+        if (!formal || formal->option == TD_SCHEMA_OPTIONAL || node->in[i] != TD_NO_VALUE) continue;
         snprintf(text, sizeof text, "input %zu (%s) is missing", i, formal->name);
         return malformed(node, err, text);
     }

@@ -162,6 +162,13 @@ TEST(too_few_inputs) {
     expect(&m, TREADLE_FORMAT, "inputs");
 }
 
+TEST(missing_variadic_input) {
+    maker m;
+    start(&m);
+    add(&m, "", "Max", "x -", "y");
+    expect(&m, TREADLE_FORMAT, "input 1 (data_0) is missing");
+}
+
 TEST(mixed_types) {
     maker m;
     start(&m);

@@ -279,7 +279,7 @@ static treadle_status set_up(attention_run *w) {
     TD_TRY(heads_of(r, q, n->flat, n->head, &w->q));
     TD_TRY(set_mask(w));
     int64_t row = n->n_heads * n->v_head;
-    w->y = (td_heads){.data = r->out[OUT_Y]->data, .dtype = w->s->dtype, .batch = n->n_q * row};
+    w->y = (td_heads){.data = r->out[OUT_Y] ? r->out[OUT_Y]->data : NULL, .dtype = w->s->dtype, .batch = n->n_q * row};
     w->y.token = n->flat ? row : n->v_head;
     w->y.head = n->flat ? n->v_head : n->n_q * n->v_head;
     return set_caches(w);
@@ -395,7 +395,6 @@ static void plain_rows(void *arg, int64_t begin, int64_t end, int thread) {
     for (int64_t row = begin; row < end; row++) {
         int64_t i = row % w->n.n_q, h = row / w->n.n_q % w->n.n_heads, b = row / w->n.n_q / w->n.n_heads;
         double max = -INFINITY, sum = 0;
-        char *y = td_heads_at(&w->y, b, i, h);
         score_row(w, b, h, i, scores);
         for (int64_t j = 0; j < w->n_keys; j++) max = scores[j] <= max ? max : scores[j];
         for (int64_t j = 0; j < w->n_keys; j++) {
@@ -404,6 +403,8 @@ static void plain_rows(void *arg, int64_t begin, int64_t end, int thread) {
         }
         for (int64_t j = 0; j < w->n_keys && sum != 0; j++) scores[j] /= sum;
         store_qk(w, row, QK_SOFTMAX, scores);
+        if (!w->y.data) continue;
+        char *y = td_heads_at(&w->y, b, i, h);
         for (int64_t d = 0; d < w->n.v_head; d++) {
             double out = 0;
             for (int64_t j = 0; j < w->n_keys; j++)
@@ -418,7 +419,7 @@ static treadle_status attention_run_op(td_run *r) {
     attention_run w = {.s = s, .r = r};
 
     TD_TRY(set_up(&w));
-    if (td_tensor_count(r->out[OUT_Y]) == 0 && !output(r, OUT_QK)) return TREADLE_OK;
+    if ((!r->out[OUT_Y] || td_tensor_count(r->out[OUT_Y]) == 0) && !output(r, OUT_QK)) return TREADLE_OK;
     if (s->dtype != TD_DOUBLE && s->v_dtype != TD_DOUBLE && !output(r, OUT_QK)) return run_kernel(&w);
     size_t bytes;
     if (TD_MUL_OVERFLOWS((size_t)w.n_keys * sizeof(double), (size_t)td_pool_threads(r->pool), &bytes))

@@ -181,10 +181,10 @@ static void rows_f32(void *arg, int64_t begin, int64_t end, int thread) {
             if (sum) store_row(sum, row, n, to);
             x = to;
         }
-        float *to = y->dtype == TD_FLOAT ? (float *)y->data + row * n : x_buffer, mean = 0, inverse;
+        float *to = y && y->dtype == TD_FLOAT ? (float *)y->data + row * n : x_buffer, mean = 0, inverse;
         if (f->centred) inverse = w->s->kernels->layer_norm(x, gamma, beta, n, w->s->epsilon, to, &mean);
         else inverse = w->s->kernels->rms_norm(x, gamma, n, w->s->epsilon, to);
-        store_row(y, row, n, to);
+        if (y) store_row(y, row, n, to);
         if (mean_out) store_row(mean_out, row, 1, &mean);
         if (inverse_out) store_row(inverse_out, row, 1, &inverse);
     }
@@ -210,7 +210,7 @@ static void rows_f64(void *arg, int64_t begin, int64_t end, int thread) {
             squares += v * v;
         }
         double inverse = 1 / sqrt(squares / (double)n + (double)w->s->epsilon);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; y && i < n; i++) {
             double v = (at_f64(&x, row, n, i, 0) - mean) * inverse * at_f64(&w->gamma, row, n, i, 1);
             td_store_f64(y->dtype, y->data, row * n + i, v + at_f64(&w->beta, row, n, i, 0));
         }
