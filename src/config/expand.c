@@ -90,12 +90,13 @@ bool td_config_apply_preset(td_config *c, td_messages *messages) {
 static bool read_side_file(td_config *c, const char *name, td_messages *messages, td_json **out,
                            const td_source **source) {
     *out = NULL;
-    char *path = td_path_join(&c->arena, c->dir, name), *bytes = NULL;
+    char *path = td_path_join(&c->arena, c->dir, name), *bytes = NULL, *inside;
     size_t n = 0;
     if (!path) return false;
-    if (!td_path_is_file(path)) return true;
     treadle_error problem = {0};
-    treadle_status status = td_file_read(path, SIDE_FILE_MAX_BYTES, &bytes, &n, &problem);
+    treadle_status status = td_path_find_inside(&c->arena, c->dir, name, &inside, &problem);
+    if (status == TREADLE_OK && !inside) return true;
+    if (status == TREADLE_OK) status = td_file_read(inside, SIDE_FILE_MAX_BYTES, &bytes, &n, &problem);
     td_json *parsed = NULL;
     if (status == TREADLE_OK) {
         char *text = td_arena_strndup(&c->arena, bytes, n);

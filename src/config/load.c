@@ -113,12 +113,18 @@ treadle_status td_config_parse(td_str text, const char *path, const char *dir, c
     return TREADLE_OK;
 }
 
-static treadle_status load_from_file(td_config *c, const td_config_options *options, td_messages *messages,
-                                     treadle_error *err) {
-    char *bytes = NULL;
+static const char config_name[] = "genai_config.json";
+
+static treadle_status load_dir(td_config *c, const td_config_options *options, td_messages *messages,
+                               treadle_error *err) {
+    char *bytes = NULL, *inside, *file = td_path_join(&c->arena, c->dir, config_name);
     size_t n = 0;
     treadle_error problem = {0};
-    treadle_status status = td_file_read(c->file, CONFIG_MAX_BYTES, &bytes, &n, &problem);
+    if (!file) return no_memory(err);
+    treadle_status status = td_path_find_inside(&c->arena, c->dir, config_name, &inside, &problem);
+    if (status == TREADLE_OK && !inside) return finish(c, options, NULL, messages, err);
+    c->file = file;
+    if (status == TREADLE_OK) status = td_file_read(inside, CONFIG_MAX_BYTES, &bytes, &n, &problem);
     if (status == TREADLE_OUT_OF_MEMORY) return no_memory(err);
     if (status != TREADLE_OK) {
         td_messages_add_error(messages, (td_place){.file = c->file}, &problem);
@@ -147,13 +153,11 @@ treadle_status td_config_load(const char *path, const td_config_options *options
     treadle_status status = dir ? new_config(dir, &c, err) : no_memory(err);
     td_arena_free(&scratch);
     if (status != TREADLE_OK) return status;
-    char *file = is_dir ? td_path_join(&c->arena, c->dir, "genai_config.json") : td_arena_strdup(&c->arena, path);
-    if (!file) status = no_memory(err);
-    else if (is_dir && td_path_exists(file)) {
-        c->file = file;
-        status = load_from_file(c, options, messages, err);
+    if (is_dir) {
+        status = load_dir(c, options, messages, err);
     } else {
-        status = finish(c, options, is_dir ? NULL : td_path_base(file), messages, err);
+        char *file = td_arena_strdup(&c->arena, path);
+        status = file ? finish(c, options, td_path_base(file), messages, err) : no_memory(err);
     }
     if (status != TREADLE_OK) {
         td_config_free(c);

@@ -33,8 +33,9 @@ void td_text_part_close(treadle_text *t) {
 static bool has_file(const treadle_text *t, const char *name) {
     td_arena scratch;
     td_arena_init(&scratch);
-    char *path = td_path_join(&scratch, t->dir, name);
-    bool found = path && td_path_is_file(path);
+    char *path;
+    bool found =
+        td_path_find_inside(&scratch, t->dir, name, &path, NULL) == TREADLE_OK && path && td_path_is_file(path);
     td_arena_free(&scratch);
     return found;
 }
@@ -54,10 +55,10 @@ static treadle_status read_optional(const treadle_text *t, const char *name, cha
     td_arena_init(&scratch);
     *out = NULL;
     *n = 0;
-    char *path = td_path_join(&scratch, t->dir, name);
-    treadle_status status = TREADLE_OK;
-    if (!path) status = td_fail_memory(err, "a path", 0);
-    else if (td_path_is_file(path)) status = td_file_read(path, TEXT_MAX_BYTES, out, n, err);
+    char *path;
+    treadle_status status = td_path_find_inside(&scratch, t->dir, name, &path, err);
+    if (status == TREADLE_OK && path) status = td_file_read(path, TEXT_MAX_BYTES, out, n, err);
+    if (status != TREADLE_OK) td_error_file(err, name);
     td_arena_free(&scratch);
     return status;
 }
@@ -143,7 +144,7 @@ static treadle_status templates(treadle_text *t, treadle_error *err) {
 bool td_text_part_has_template(const treadle_text *text) {
     treadle_text *t = (treadle_text *)(uintptr_t)text;
     pthread_mutex_lock(&t->lock);
-    bool found = templates(t, NULL) == TREADLE_OK && t->n_templates > 0;
+    bool found = templates(t, NULL) != TREADLE_OK || t->n_templates > 0; /* a broken one: rendering says why */
     pthread_mutex_unlock(&t->lock);
     return found;
 }
