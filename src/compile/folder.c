@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,25 +53,50 @@ static treadle_status check_replaceable(td_arena *arena, const char *dir, bool k
     return TREADLE_OK;
 }
 
+/* Through a link the folder that it leads to is written; the link stays. */
+static treadle_status follow_link(td_arena *arena, const char *path, char **out, treadle_error *err) {
+    struct stat info;
+    if (lstat(path, &info) != 0 || !S_ISLNK(info.st_mode)) return TREADLE_OK;
+    char *real = realpath(path, NULL);
+    if (!real)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "the output '%s' is a link that cannot be followed: %s", path,
+                       strerror(errno));
+    *out = td_arena_strdup(arena, real);
+    free(real);
+    return *out ? TREADLE_OK : td_fail_memory(err, "a path", 0);
+}
+
+/* A folder of a name that was free, beside the final one; two compilers may be at it. */
+static treadle_status make_aside(td_folder *f, treadle_error *err) {
+    for (int i = 0; i < 10000; i++) {
+        f->temp_path = td_arena_printf(f->arena, "%s.tmp-%ld-%d", f->final_path, (long)getpid(), i);
+        f->old_path = td_arena_printf(f->arena, "%s-old", f->temp_path ? f->temp_path : "");
+        if (!f->temp_path || !f->old_path) {
+            f->temp_path = NULL;
+            return td_fail_memory(err, "a path", 0);
+        }
+        if (mkdir(f->temp_path, 0777) == 0) return TREADLE_OK;
+        if (errno != EEXIST) break;
+    }
+    td_fail(err, TREADLE_IO, "cannot make the folder '%s': %s", f->temp_path, strerror(errno));
+    f->temp_path = NULL; /* not ours: not to be removed */
+    return TREADLE_IO;
+}
+
 treadle_status td_folder_begin(td_arena *arena, const char *path, bool keep_existing, td_folder *out,
                                treadle_error *err) {
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
-    long pid = (long)getpid();
     *out = (td_folder){.arena = arena, .final_path = td_arena_strndup(arena, path, n)};
-    out->temp_path = td_arena_printf(arena, "%.*s.tmp-%ld", (int)n, path, pid);
-    out->old_path = td_arena_printf(arena, "%.*s.tmp-%ld-old", (int)n, path, pid);
-    if (!out->final_path || !out->temp_path || !out->old_path) return td_fail_memory(err, "a path", n);
+    if (!out->final_path) return td_fail_memory(err, "a path", n);
     if (n == 0 || strcmp(td_path_base(out->final_path), "..") == 0 || strcmp(td_path_base(out->final_path), ".") == 0)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "'%s' cannot be the output folder; give it a name", path);
+    TD_TRY(follow_link(arena, out->final_path, &out->final_path, err));
     TD_TRY(check_replaceable(arena, out->final_path, keep_existing, err));
     char *parent = td_path_dir(arena, out->final_path);
     if (!parent) return td_fail_memory(err, "a path", n);
     TD_TRY(td_make_dirs(parent, err));
-    TD_TRY(td_remove_tree(out->temp_path, err));
-    if (mkdir(out->temp_path, 0777) != 0)
-        return td_fail(err, TREADLE_IO, "cannot make the folder '%s': %s", out->temp_path, strerror(errno));
-    return TREADLE_OK;
+    return make_aside(out, err);
 }
 
 char *td_folder_file(const td_folder *f, const char *name) { return td_path_join(f->arena, f->temp_path, name); }
