@@ -315,7 +315,7 @@ static int conformance_run(void *given, char **positional, size_t n_positional) 
         walk(&c, positional[i], 0);
     }
     if (code == EXIT_OK) {
-        qsort(c.results.items, c.results.n, sizeof *c.results.items, by_op);
+        if (c.results.n) qsort(c.results.items, c.results.n, sizeof *c.results.items, by_op);
         if (c.args->json) print_json(&c);
         else print_table(&c);
         count(c.results.items, c.results.n, counts);
