@@ -183,7 +183,7 @@ def test_onnx():
         what = f"change {i}, {how}"
         refused += survived(command("run", here, "--ids", "5,6", "-n", 2, "--no-cache"), what, "model.onnx", "genai_config.json", codes=(0, 1, 3))
         if i % 4 == 0:
-            survived(command("inspect", path), what, "model.onnx")
+            survived(command("inspect", path), what, "model.onnx", "/pipeline/sessions")
             survived(command("check", here), what, "model.onnx", "genai_config.json")
     assert refused > N // 4, f"only {refused} of {N} were refused"
 
