@@ -12,6 +12,8 @@
  * Numerics are one definition for all variants. With sub-blocks b in order of k, all steps in fp32:
  *   INT8    f = fma((float)dot_b, scale_a_b * scale_w_b, f);  with minima: f = fma(min_b, scale_a_b * sum_a_b, f)
  *           dot_b is over codes, minus 2^(bits-1) each where there are no minima; sum_a_b is the sum of int8 codes.
+ *           A refined block has second codes, of what the first leave over, with scale scale_a_b / 254; they follow at once:
+ *           f = fma((float)dot2_b, scale2_a_b * scale_w_b, f), and scale_a_b * sum_a_b + scale2_a_b * sum2_a_b with minima.
  *   FLOAT   p = fma(a_j, code_j, p) in order of j from 0;  f = fma(p, scale_w_b, f);  with minima: f = fma(min_b, sum_b, f)
  * then y = f + bias, SwiGLU of the pair, + add. So
  *   - a row's result depends neither on m, its place among the rows, the column range, nor the number of threads:
@@ -29,6 +31,11 @@
 /* Blocks whose largest magnitude is below this count as zero in INT8 mode: 127 / max must stay finite. */
 #define TD_QACT_LEAST 0x1p-120f
 
+/* A block is refined if its squared scale is more than this many times the mean of its row's. An outlier costs its
+ * neighbours their precision, and few blocks hold the outliers: this takes most of the rounding noise for a few per
+ * cent of the work (docs/speed.md). */
+#define TD_QACT_REFINE 1.0
+
 typedef enum td_qmode { TD_QMODE_INT8, TD_QMODE_FLOAT } td_qmode;
 
 /* Prepared activations of m rows. Made by td_qact_init over the caller's memory, filled by td_qact_fill. */
@@ -36,9 +43,13 @@ typedef struct td_qact {
     td_qmode mode;
     int sub; /* 16 or 32: must equal layout.sub of the weights it meets */
     int64_t m, k;
-    int64_t k_padded;    /* k rounded up to 64; what lies between is 0 */
-    int64_t n_sub;       /* k_padded / sub */
-    int8_t *codes;       /* INT8: [m, k_padded] */
+    int64_t k_padded; /* k rounded up to 64; what lies between is 0 */
+    int64_t n_sub;    /* k_padded / sub */
+    int8_t *codes;    /* INT8: [m, k_padded] */
+    uint8_t *refined; /* INT8: [m, n_sub], 1 where a block has second codes */
+    int8_t *codes2;   /* INT8: [m, k_padded]; scales2, neg_sums2 [m, n_sub]: 0 where not refined */
+    float *scales2;
+    int32_t *neg_sums2;
     float *scales;       /* INT8: [m, n_sub] */
     int32_t *neg_sums;   /* INT8: [m, n_sub], minus the sum of the codes */
     float *sums;         /* [m, n_sub] INT8: scale * sum of codes; FLOAT: sum of the values */
@@ -96,9 +107,7 @@ extern const size_t td_qmatmul_n_variants;
 const td_qmatmul_kernels *td_qmatmul_pick(void);
 
 /* Prepares rows [m0, m1) of the source. Rows are independent: ranges may run on several threads. */
-static inline void td_qact_fill(const td_qmatmul_kernels *kernels, const td_qact *act, int64_t m0, int64_t m1) {
-    kernels->fill(act, m0, m1);
-}
+void td_qact_fill(const td_qmatmul_kernels *kernels, const td_qact *act, int64_t m0, int64_t m1);
 
 /* Computes Y[m0..m1, n0..n1). n0 is a multiple of 16, n1 too or n; a grain of 48 or more columns is kindest. Disjoint
  * ranges may run at once, each thread with a scratch of its own (td_qmatmul_scratch_bytes, 64-byte aligned). */

@@ -98,10 +98,13 @@ static float dot(const td_qweights *weights, const td_qact *act, int64_t row, in
         int index = (int)(b % per_tile) * N + lane, j0 = (int)(b % per_tile) * l->sub;
         float scale = param(tile, l->scale, index);
         if (act->mode == TD_QMODE_INT8) {
-            const int8_t *a = act->codes + row * act->k_padded + b * l->sub;
-            int32_t sum = 0;
-            for (int j = 0; j < l->sub; j++) sum += a[j] * code_at(codes, l->bits, lane, j0 + j, centre);
-            f = fmaf((float)sum, act->scales[row * act->n_sub + b] * scale, f);
+            int64_t at = row * act->n_sub + b, from = row * act->k_padded + b * l->sub;
+            for (int second = 0; second <= act->refined[at]; second++) {
+                const int8_t *a = (second ? act->codes2 : act->codes) + from;
+                int32_t sum = 0;
+                for (int j = 0; j < l->sub; j++) sum += a[j] * code_at(codes, l->bits, lane, j0 + j, centre);
+                f = fmaf((float)sum, (second ? act->scales2 : act->scales)[at] * scale, f);
+            }
         } else {
             const float *a = act->values + row * act->value_stride + b * l->sub;
             float p = 0;

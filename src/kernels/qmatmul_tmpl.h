@@ -122,9 +122,10 @@ TD_SIMD vi dot_start(const int32_t *neg_sum, int bits, bool minima) {
 /* --- one row --- */
 
 typedef struct row_view {
-    const int8_t *codes;
-    const float *scales, *sums, *values;
-    const int32_t *neg_sums;
+    const int8_t *codes, *codes2;
+    const float *scales, *scales2, *sums, *values;
+    const int32_t *neg_sums, *neg_sums2;
+    const uint8_t *refined;
 } row_view;
 
 TD_SIMD row_view view_row(const td_qact *act, int64_t row) {
@@ -133,6 +134,10 @@ TD_SIMD row_view view_row(const td_qact *act, int64_t row) {
         v.codes = act->codes + row * act->k_padded;
         v.scales = act->scales + row * act->n_sub;
         v.neg_sums = act->neg_sums + row * act->n_sub;
+        v.refined = act->refined + row * act->n_sub;
+        v.codes2 = act->codes2 + row * act->k_padded;
+        v.scales2 = act->scales2 + row * act->n_sub;
+        v.neg_sums2 = act->neg_sums2 + row * act->n_sub;
     } else {
         v.values = act->values + row * act->value_stride;
     }
@@ -146,19 +151,29 @@ TD_SIMD void column_int8(const td_qlayout *l, const uint8_t *tile, row_view a, f
     const int minimum_bytes = minimum == TD_QPARAM_NONE ? 0 : minimum == TD_QPARAM_F16 ? 2 : 4;
     const int codes_at = minima_at + blocks * N * minimum_bytes, tile_bytes = codes_at + N * K / 8 * bits;
     vf f = vf_zero();
-    for (int64_t tiles = td_qlayout_tiles_k(l); tiles > 0; tiles--, tile += tile_bytes, a.codes += K) {
+    for (int64_t i = 0, n_tiles = td_qlayout_tiles_k(l); i < n_tiles; i++, tile += tile_bytes) {
         prefetch_tile(tile, tile_bytes);
         TD_UNROLL
-        for (int b = 0; b < blocks; b++, a.scales++, a.sums++, a.neg_sums++) {
-            vi start = dot_start(a.neg_sums, bits, minimum != TD_QPARAM_NONE);
-            dot_acc acc = dot_begin(start);
-            TD_UNROLL
-            for (int v = b * sub / 4; v < (b + 1) * sub / 4; v++) {
-                vb code = dot_code(tile_code(tile + codes_at, bits, v / 4, v % 4), bits);
-                acc = dot_add(acc, code, load_four(a.codes + 4 * v), bits);
+        for (int b = 0; b < blocks; b++) {
+            const int64_t at = i * blocks + b;
+            const int8_t *codes = a.codes + i * K;
+            const int32_t *neg_sum = a.neg_sums + at;
+            const float *act_scale = a.scales + at;
+            for (int left = a.refined[at];; left--) {
+                vi start = dot_start(neg_sum, bits, minimum != TD_QPARAM_NONE);
+                dot_acc acc = dot_begin(start);
+                TD_UNROLL
+                for (int v = b * sub / 4; v < (b + 1) * sub / 4; v++) {
+                    vb code = dot_code(tile_code(tile + codes_at, bits, v / 4, v % 4), bits);
+                    acc = dot_add(acc, code, load_four(codes + 4 * v), bits);
+                }
+                f = vf_fma(dot_end(acc, start, bits), vf_mul(vf_set1(*act_scale), tile_param(tile, scale, b)), f);
+                if (TD_LIKELY(left == 0)) break;
+                codes = a.codes2 + i * K;
+                neg_sum = a.neg_sums2 + at;
+                act_scale = a.scales2 + at;
             }
-            f = vf_fma(dot_end(acc, start, bits), vf_mul(vf_set1(*a.scales), tile_param(tile, scale, b)), f);
-            if (minimum != TD_QPARAM_NONE) f = vf_fma(tile_param(tile + minima_at, minimum, b), vf_set1(*a.sums), f);
+            if (minimum != TD_QPARAM_NONE) f = vf_fma(tile_param(tile + minima_at, minimum, b), vf_set1(a.sums[at]), f);
         }
     }
     vf_store(out, f);
@@ -242,35 +257,51 @@ TD_SIMD void panel_int8(const uint8_t *panel, const td_qact *act, row_view a, fl
     vf f[INT8_ROWS * INT8_COLUMNS];
     TD_UNROLL
     for (int i = 0; i < rows * columns; i++) f[i] = vf_zero();
-    for (int64_t b = 0; b < n_sub; b++, panel += (size_t)columns * block_bytes, a.codes += sub) {
-        vi start[INT8_ROWS];
-        dot_acc acc[INT8_ROWS * INT8_COLUMNS];
+    for (int64_t b = 0; b < n_sub; b++, panel += (size_t)columns * block_bytes) {
+        const int8_t *codes = a.codes + b * sub;
+        const int32_t *neg_sums = a.neg_sums + b;
+        const float *scales = a.scales + b;
+        int left = 0; /* a row that is not refined takes part in the others' second round with scale 0 */
         TD_UNROLL
-        for (int r = 0; r < rows; r++) start[r] = dot_start(a.neg_sums + r * n_sub + b, bits, minima);
-        TD_UNROLL
-        for (int i = 0; i < rows * columns; i++) acc[i] = dot_begin(start[i / columns]);
-        TD_UNROLL
-        for (int v = 0; v < sub / 4; v++) {
-            vb code[INT8_COLUMNS];
+        for (int r = 0; r < rows; r++) left |= a.refined[r * n_sub + b];
+        for (;; left--) {
+            vi start[INT8_ROWS];
+            dot_acc acc[INT8_ROWS * INT8_COLUMNS];
             TD_UNROLL
-            for (int u = 0; u < columns; u++)
-                code[u] = vb_load(panel + (size_t)u * block_bytes + 2 * N * sizeof(float) + 64 * v);
+            for (int r = 0; r < rows; r++) start[r] = dot_start(neg_sums + r * n_sub, bits, minima);
+            TD_UNROLL
+            for (int i = 0; i < rows * columns; i++) acc[i] = dot_begin(start[i / columns]);
+            TD_UNROLL
+            for (int v = 0; v < sub / 4; v++) {
+                vb code[INT8_COLUMNS];
+                TD_UNROLL
+                for (int u = 0; u < columns; u++)
+                    code[u] = vb_load(panel + (size_t)u * block_bytes + 2 * N * sizeof(float) + 64 * v);
+                TD_UNROLL
+                for (int i = 0; i < rows * columns; i++) {
+                    int32_t four = load_four(codes + i / columns * code_stride + 4 * v);
+                    acc[i] = dot_add(acc[i], code[i % columns], four, bits);
+                }
+            }
+            TD_UNROLL
+            for (int u = 0; u < columns; u++) {
+                vf scale = vf_load((const float *)(const void *)(panel + (size_t)u * block_bytes));
+                TD_UNROLL
+                for (int r = 0; r < rows; r++) {
+                    const int i = r * columns + u;
+                    f[i] = vf_fma(dot_end(acc[i], start[r], bits), vf_mul(vf_set1(scales[r * n_sub]), scale), f[i]);
+                }
+            }
+            if (TD_LIKELY(left == 0)) break;
+            codes = a.codes2 + b * sub;
+            neg_sums = a.neg_sums2 + b;
+            scales = a.scales2 + b;
+        }
+        if (minima) {
             TD_UNROLL
             for (int i = 0; i < rows * columns; i++) {
-                int32_t four = load_four(a.codes + i / columns * code_stride + 4 * v);
-                acc[i] = dot_add(acc[i], code[i % columns], four, bits);
-            }
-        }
-        TD_UNROLL
-        for (int u = 0; u < columns; u++) {
-            const float *params = (const float *)(const void *)(panel + (size_t)u * block_bytes);
-            vf scale = vf_load(params);
-            TD_UNROLL
-            for (int r = 0; r < rows; r++) {
-                const int i = r * columns + u;
-                int64_t at = r * n_sub + b;
-                f[i] = vf_fma(dot_end(acc[i], start[r], bits), vf_mul(vf_set1(a.scales[at]), scale), f[i]);
-                if (minima) f[i] = vf_fma(vf_load(params + N), vf_set1(a.sums[at]), f[i]);
+                const float *params = (const float *)(const void *)(panel + (size_t)(i % columns) * block_bytes);
+                f[i] = vf_fma(vf_load(params + N), vf_set1(a.sums[i / columns * n_sub + b]), f[i]);
             }
         }
     }
@@ -388,7 +419,7 @@ EACH_SUB(DEFINE, 1, )
 #define ROW(a, b, sub, minima)                                                                                         \
     [SUB(sub)][minima] = {panel_float_6_##sub##_##minima, panel_float_2_##sub##_##minima,                              \
                           panel_float_1_##sub##_##minima},
-    static panel_fn *const panels_float[2][2][3] = {EACH_SUB(ROW, , )};
+static panel_fn *const panels_float[2][2][3] = {EACH_SUB(ROW, , )};
 #undef ROW
 
 /* --- driving them --- */

@@ -146,10 +146,40 @@ static td_guarded multiply(const td_qmatmul_kernels *kernels, const product *p) 
     return y;
 }
 
+/* --- activations as INT8 mode sees them --- */
+
+static float block_scale(const float *x, int64_t n) {
+    float max = 0;
+    for (int64_t j = 0; j < n; j++) max = fmaxf(max, fabsf(x[j]));
+    return max < TD_QACT_LEAST ? 0 : max / 127;
+}
+
+/* Squared scales above this are refined. */
+static double refine_limit(const float *row, const td_qlayout *l) {
+    double sum = 0;
+    int64_t n = 0;
+    for (int64_t b = 0; b < l->k; b += l->sub, n++) {
+        double scale = (double)block_scale(row + b, TD_MIN(l->sub, l->k - b));
+        sum += scale * scale;
+    }
+    return TD_QACT_REFINE * sum / (double)n;
+}
+
+/* x in a block of this scale, as one code or two. */
+static double seen(float x, float max, double limit) {
+    float scale = max / 127, code = nearbyintf(x * (127 / max));
+    double value = (double)scale * (double)code;
+    if ((double)scale * (double)scale <= limit * (1 + 1e-14)) return value;
+    float rest = x - scale * code;
+    double second = nearbyint((double)(rest * (254 / scale)));
+    return value + (double)(scale / 254) * fmax(-127, fmin(127, second));
+}
+
 /* Reference against doubles: exact products of the activations as the mode sees them. */
 static void check_oracle(const product *p, const float *y) {
     const td_qlayout *l = &p->gate->layout;
-    for (int64_t row = 0; row < p->rows; row++)
+    for (int64_t row = 0; row < p->rows; row++) {
+        double limit = refine_limit(p->a + row * l->k, l);
         for (int64_t n = 0; n < l->n; n++) {
             double sum = p->bias ? p->bias[n] : 0, magnitude = fabs(sum);
             for (int64_t b = 0; b < l->k; b += l->sub) {
@@ -159,8 +189,7 @@ static void check_oracle(const product *p, const float *y) {
                 bool zero = p->mode == TD_QMODE_INT8 && max < TD_QACT_LEAST;
                 for (int64_t j = b; j < end; j++) {
                     double a = p->a[row * l->k + j], w = weight(p->gate, n, j);
-                    if (p->mode == TD_QMODE_INT8)
-                        a = zero ? 0 : (double)(max / 127) * nearbyint((double)(p->a[row * l->k + j] * (127 / max)));
+                    if (p->mode == TD_QMODE_INT8) a = zero ? 0 : seen(p->a[row * l->k + j], max, limit);
                     sum += a * w;
                     magnitude += fabs(a) * (fabs(w) + fabs(weight(p->gate, n, j) * 0 + 1) * 0.02 * (1 << l->bits));
                 }
@@ -171,6 +200,7 @@ static void check_oracle(const product *p, const float *y) {
                  (double)y[row * p->stride + n], sum + add);
             return;
         }
+    }
 }
 
 /* All variants on one product; in FLOAT mode and with SwiGLU the SIMD ones agree with each other, the reference roughly. */
