@@ -199,20 +199,20 @@ static treadle_status parse_replace(td_loader *loader, const td_json *json, void
 }
 
 /* Appends text with every match replaced. */
-static treadle_status replace_all(td_decoding *decoding, td_regex_scratch *scratch, const td_regex *pattern,
+static treadle_status replace_all(td_decoding *decoding, td_decoder_state *state, const td_regex *pattern,
                                   td_str content, td_str text, td_buf *out) {
-    td_match_vec matches = {0};
+    td_match_vec *matches = &state->matches; /* kept from token to token: a stream allocates nothing */
     size_t at = 0;
-    treadle_status status = td_regex_find_all(pattern, scratch, text, &matches, decoding->err);
-    for (size_t i = 0; i < matches.n; i++) {
-        td_buf_append(out, text.p + at, matches.items[i].begin - at);
+    matches->n = 0;
+    TD_TRY(td_regex_find_all(pattern, &state->regex, text, matches, decoding->err));
+    for (size_t i = 0; i < matches->n; i++) {
+        td_match match = matches->items[i];
+        td_buf_append(out, text.p + at, match.begin - at);
         td_buf_str(out, content);
-        at = matches.items[i].end;
+        at = match.end;
     }
-    td_buf_append(out, text.p + at, text.n - at);
-    td_vec_free(&matches);
-    if (status == TREADLE_OK && out->failed) status = no_memory(decoding);
-    return status;
+    if (at < text.n) td_buf_append(out, text.p + at, text.n - at);
+    return out->failed ? no_memory(decoding) : TREADLE_OK;
 }
 
 static treadle_status replace(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
@@ -220,7 +220,7 @@ static treadle_status replace(const void *data, td_decoding *decoding, size_t st
     td_decoder_state *state = state_of(decoding, step);
     if (!fragment) return TREADLE_OK;
     td_buf_clear(&state->scratch);
-    TD_TRY(replace_all(decoding, &state->regex, options->pattern, options->content, fragment->text, &state->scratch));
+    TD_TRY(replace_all(decoding, state, options->pattern, options->content, fragment->text, &state->scratch));
     return td_decoding_send(decoding, step + 1, td_buf_view(&state->scratch), fragment->begins, fragment->ends);
 }
 
@@ -346,13 +346,13 @@ static treadle_status ctc(const void *data, td_decoding *decoding, size_t step, 
     td_buf_clear(&state->held);
     td_buf_str(&state->held, fragment->text);
     td_buf plain = {0}, clean = {0}, *out = &plain;
-    treadle_status status = replace_all(decoding, &state->regex, options->pad, (td_str){0}, fragment->text, &plain);
+    treadle_status status = replace_all(decoding, state, options->pad, (td_str){0}, fragment->text, &plain);
     if (status == TREADLE_OK && options->cleanup) {
         if (!clean_up(td_buf_view(&plain), &clean)) status = no_memory(decoding);
         out = &state->scratch;
         td_buf_clear(out);
         if (status == TREADLE_OK)
-            status = replace_all(decoding, &state->regex, options->delimiter, TD_STR(" "), td_buf_view(&clean), out);
+            status = replace_all(decoding, state, options->delimiter, TD_STR(" "), td_buf_view(&clean), out);
     }
     if (status == TREADLE_OK && state->held.failed) status = no_memory(decoding);
     if (status == TREADLE_OK && out->n > 0) status = td_decoding_send(decoding, step + 1, td_buf_view(out), true, true);
@@ -376,7 +376,7 @@ static treadle_status bpe(const void *data, td_decoding *decoding, size_t step, 
     td_buf_clear(&state->scratch);
     if (state->open) {
         td_str space = fragment ? TD_STR(" ") : (td_str){0};
-        TD_TRY(replace_all(decoding, &state->regex, data, space, td_buf_view(&state->held), &state->scratch));
+        TD_TRY(replace_all(decoding, state, data, space, td_buf_view(&state->held), &state->scratch));
         TD_TRY(td_decoding_send(decoding, step + 1, td_buf_view(&state->scratch), true, true));
     }
     state->open = fragment != NULL;

@@ -15,6 +15,7 @@ void td_decoding_close(td_decoding *decoding) {
         td_buf_free(&decoding->states[i].held);
         td_buf_free(&decoding->states[i].scratch);
         td_regex_scratch_free(&decoding->states[i].regex);
+        td_vec_free(&decoding->states[i].matches);
     }
     td_free(decoding->states);
     decoding->states = NULL;

@@ -92,6 +92,7 @@ typedef struct td_decoder_state {
     td_buf held;
     td_buf scratch;
     td_regex_scratch regex;
+    td_match_vec matches;
 } td_decoder_state;
 
 typedef treadle_status td_normalize_fn(const void *data, td_work *work, td_str in, td_buf *out, treadle_error *err);

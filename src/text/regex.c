@@ -36,8 +36,8 @@ enum {
     WINDOW = 16,
     CALLS_PER_CHECK = 64,
 };
-/* Ordinary patterns take less than a hundredth of it. */
-static const uint64_t max_ns_base = 2000000000, max_ns_per_byte = 10000;
+/* Ordinary patterns take a fiftieth of it. */
+static const uint64_t max_ns_base = 2000000000, max_ns_per_byte = 4000;
 
 static uint64_t thread_ns(void) {
     struct timespec t;

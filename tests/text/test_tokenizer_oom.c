@@ -100,3 +100,26 @@ TEST(sweep) {
             FAIL("file %zu: %d failures of allocations went unnoticed", i, n_unnoticed);
     }
 }
+
+/* Once its buffers have grown, a stream allocates nothing per token. */
+TEST(stream_allocates_nothing) {
+    for (size_t i = 0; i < 2; i++) {
+        treadle_error err = {0};
+        td_tokenizer *tokenizer = NULL;
+        td_text_sink sink;
+        td_buf out = {0};
+        bool stopped = false;
+        td_str stop = TD_STR("never");
+        CHECK_OK(td_tokenizer_load(td_str_from(files[i]), (td_str){0}, &tokenizer, &err), &err);
+        CHECK_OK(td_text_sink_open(&sink, tokenizer, false, &stop, 1, &err), &err);
+        for (int n = 0; n < 3000; n++) {
+            if (n == 100) calls = 0;
+            td_buf_clear(&out);
+            CHECK_OK(td_text_sink_push(&sink, n % 6, &out, &stopped, &err), &err);
+        }
+        CHECK_EQ_INT(calls, 0);
+        td_text_sink_close(&sink);
+        td_buf_free(&out);
+        td_tokenizer_free(tokenizer);
+    }
+}
