@@ -11,8 +11,7 @@ treadle_status td_generation_new(const td_runtime *runtime, const td_generation_
         return td_fail(err, TREADLE_INVALID_ARGUMENT,
                        "expected a max_length of at most the context length %lld, found %lld",
                        (long long)plan->context_length, (long long)options->max_length);
-    const char *fault = td_sample_params_fault(&options->sample);
-    if (fault) return td_fail(err, TREADLE_INVALID_ARGUMENT, "%s", fault);
+    TD_TRY(td_sample_params_check(&options->sample, err));
     td_generation *g = td_alloc_zero(1, sizeof *g);
     if (!g) return td_fail_memory(err, "a generator", sizeof *g);
     g->runtime = runtime;

@@ -44,8 +44,7 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
         .eos = copy,
         .n_eos = n_eos,
     };
-    const char *fault = td_sample_params_fault(out);
-    return fault ? td_fail(err, TREADLE_INVALID_ARGUMENT, "%s", fault) : TREADLE_OK;
+    return td_sample_params_check(out, err);
 }
 
 static treadle_status copy_stops(treadle_generator *g, const treadle_generate_options *o, treadle_error *err) {

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -28,15 +29,22 @@ void td_sampler_free(td_sampler *sampler) {
     *sampler = (td_sampler){0};
 }
 
-const char *td_sample_params_fault(const td_sample_params *p) {
-    if (!(p->temperature >= 0 && p->temperature <= 1e6)) return "expected a temperature from 0 to 1e6";
-    if (p->top_k < 0) return "expected a top_k of at least 0";
-    if (!(p->top_p >= 0 && p->top_p <= 1)) return "expected a top_p from 0 to 1";
-    if (!(p->min_p >= 0 && p->min_p <= 1)) return "expected a min_p from 0 to 1";
-    if (!(p->repetition_penalty > 0 && p->repetition_penalty <= 1e30)) return "expected a repetition_penalty above 0";
-    if (p->no_repeat_ngram_size < 0) return "expected a no_repeat_ngram_size of at least 0";
-    if (p->min_length < 0) return "expected a min_length of at least 0";
-    return NULL;
+static treadle_status fail_range(treadle_error *err, const char *name, const char *range, double found) {
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a %s %s, found %g", name, range, found);
+}
+
+treadle_status td_sample_params_check(const td_sample_params *p, treadle_error *err) {
+    if (!(p->temperature >= 0 && p->temperature <= 1e6))
+        return fail_range(err, "temperature", "from 0 to 1e6", p->temperature);
+    if (p->top_k < 0) return fail_range(err, "top_k", "of at least 0", (double)p->top_k);
+    if (!(p->top_p >= 0 && p->top_p <= 1)) return fail_range(err, "top_p", "from 0 to 1", p->top_p);
+    if (!(p->min_p >= 0 && p->min_p <= 1)) return fail_range(err, "min_p", "from 0 to 1", p->min_p);
+    if (!(p->repetition_penalty >= 1e-30 && p->repetition_penalty <= 1e30))
+        return fail_range(err, "repetition_penalty", "above 0 (1e-30 to 1e30)", p->repetition_penalty);
+    if (p->no_repeat_ngram_size < 0)
+        return fail_range(err, "no_repeat_ngram_size", "of at least 0", (double)p->no_repeat_ngram_size);
+    if (p->min_length < 0) return fail_range(err, "min_length", "of at least 0", (double)p->min_length);
+    return TREADLE_OK;
 }
 
 int64_t td_argmax(const float *values, size_t n) {
@@ -175,23 +183,31 @@ static kept_set keep_min_p(kept_set set, double min_p) {
     return set;
 }
 
+/* Every token that has a score: (score - base) / scale. */
+static kept_set candidates_of(td_sampler *s, float base, float scale) {
+    kept_set set = {s->candidates, 0, -INFINITY};
+    for (size_t i = 0; i < s->vocab; i++) {
+        float score = (s->scores[i] - base) / scale;
+        if (!(score > -INFINITY)) continue; /* banned, or NaN */
+        if (score > set.max) set.max = score;
+        s->candidates[set.n++] = (td_candidate){score, (int32_t)i};
+    }
+    return set;
+}
+
 /* Runs all processors. n = 0: nothing has a probability. */
 static kept_set process(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence,
                         size_t n) {
     penalise(s, p, logits, sequence, n);
-    float scale = p->temperature > 0 ? (float)p->temperature : 1.0f;
-    float max = -INFINITY;
-    size_t count = 0;
-    for (size_t i = 0; i < s->vocab; i++) {
-        float score = s->scores[i] / scale;
-        if (!(score > -INFINITY)) continue; /* banned, or NaN */
-        if (score > max) max = score;
-        s->candidates[count++] = (td_candidate){score, (int32_t)i};
+    float scale = p->temperature > 0 ? TD_MAX((float)p->temperature, FLT_MIN) : 1.0f;
+    kept_set set = candidates_of(s, 0, scale);
+    if (set.max == INFINITY) { /* a small temperature: from the best one down nothing grows */
+        int64_t best = td_argmax(s->scores, s->vocab);
+        if (s->scores[best] < INFINITY) set = candidates_of(s, s->scores[best], scale);
     }
-    kept_set set = {s->candidates, count, max};
-    if (!count || max == INFINITY) return (kept_set){s->candidates, 0, max};
-    bool cut = p->top_k > 0 && (uint64_t)p->top_k < count;
-    if (cut) set = keep_top_k(set.first, set.n, (size_t)p->top_k, max);
+    if (!set.n || set.max == INFINITY) return (kept_set){s->candidates, 0, set.max};
+    bool cut = p->top_k > 0 && (uint64_t)p->top_k < set.n;
+    if (cut) set = keep_top_k(set.first, set.n, (size_t)p->top_k, set.max);
     if (p->top_p < 1) set = keep_top_p(set, p->top_p, cut, s->vocab);
     if (p->min_p > 0) set = keep_min_p(set, p->min_p);
     return set;

@@ -35,8 +35,8 @@ typedef struct td_sampler {
 treadle_status td_sampler_init(td_sampler *sampler, size_t vocab, treadle_error *err);
 void td_sampler_free(td_sampler *sampler); /* zeroed is fine */
 
-/* NULL if the values are in range, else what is wrong. */
-const char *td_sample_params_fault(const td_sample_params *params);
+/* INVALID_ARGUMENT names the value that is out of its range. */
+treadle_status td_sample_params_check(const td_sample_params *params, treadle_error *err);
 
 /* Index of the largest value, the first of equals; NaN never wins. -1: there is none above -inf. */
 int64_t td_argmax(const float *values, size_t n);

@@ -30,6 +30,28 @@ TEST(ties_with_the_kth_stay) {
     CHECK(p[0] == 0 && p[5] == 0 && p[2] == p[3] && p[3] == p[4]);
 }
 
+TEST(small_temperatures_are_greedy) {
+    const float logits[] = {1, 30, -INFINITY, 30, 29};
+    float p[5];
+    td_sample_params params = plain();
+    for (double t = 1e-4; t > 1e-320; t *= 1e-3) {
+        params.temperature = t;
+        CHECK_EQ_INT(kept(&params, logits, 5, NULL, 0, p), 2);
+        CHECK(p[1] == 0.5f && p[3] == 0.5f);
+    }
+    const float infinite[] = {1, INFINITY};
+    CHECK_EQ_INT(kept(&params, infinite, 2, NULL, 0, p), -1);
+}
+
+TEST(ranges) {
+    treadle_error err;
+    td_sample_params params = plain();
+    CHECK_OK(td_sample_params_check(&params, &err), &err);
+    params.repetition_penalty = 1e38;
+    CHECK_STATUS(td_sample_params_check(&params, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_EQ_STR(err.message, "expected a repetition_penalty above 0 (1e-30 to 1e30), found 1e+38");
+}
+
 TEST(top_p_keeps_the_token_that_crosses) {
     float logits[4], p[4];
     const double probabilities[] = {0.5, 0.3, 0.15, 0.05};
