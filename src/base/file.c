@@ -54,10 +54,10 @@ static treadle_status open_regular(const char *path, int *out, size_t *out_bytes
     }
     if (!S_ISREG(info.st_mode)) {
         close(fd);
-        td_fail(err, TREADLE_IO, "expected a regular file, found %s at '%s'",
+        td_fail(err, TREADLE_FORMAT, "expected a regular file, found %s at '%s'",
                 S_ISDIR(info.st_mode) ? "a folder" : "a device, pipe or socket", path);
         td_error_file(err, path);
-        return TREADLE_IO;
+        return TREADLE_FORMAT;
     }
     *out = fd;
     *out_bytes = (size_t)info.st_size;

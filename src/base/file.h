@@ -6,7 +6,7 @@
 #include "base/error.h"
 
 /* A read-only memory map of a whole file. Empty files map to data = "" and n = 0. Errors here and below name the file:
- * NOT_FOUND, IO (also for what is no regular file), LIMIT, OUT_OF_MEMORY. */
+ * NOT_FOUND, IO, FORMAT (for what is no regular file), LIMIT, OUT_OF_MEMORY. */
 typedef struct td_mmap {
     const uint8_t *data;
     size_t n;

@@ -58,7 +58,8 @@ static const char *near_file(td_config *c, td_str file) {
     size_t n = 0, n_onnx = 0;
     if (td_list_dir(&c->arena, c->dir, &names, &n, NULL) != TREADLE_OK) return "";
     for (size_t i = 0; i < n; i++)
-        if (td_str_ends(td_str_from(names[i]), TD_STR(".onnx"))) names[n_onnx++] = names[i];
+        if (td_str_ends(td_str_from(names[i]), TD_STR(".onnx")) && !td_str_is(file, names[i]))
+            names[n_onnx++] = names[i];
     return td_did_you_mean(&c->arena, file, (const char *const *)names, n_onnx);
 }
 
@@ -71,7 +72,11 @@ static bool resolve_file(td_config *c, td_config_session *s, td_messages *m) {
     td_str shown = {file.p, TD_MIN(file.n, (size_t)200)};
     if (status == TREADLE_OK && td_path_is_file(path)) {
         s->path = path;
-    } else if (status == TREADLE_OK || status == TREADLE_NOT_FOUND) {
+    } else if (status == TREADLE_OK) {
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, at(m, s->file),
+                        "expected a file of the model folder, found \"%.*s\", which is a folder, device or pipe",
+                        TD_STR_ARGS(shown));
+    } else if (status == TREADLE_NOT_FOUND) {
         td_messages_add(m, TREADLE_MESSAGE_ERROR, at(m, s->file),
                         "expected a file of the model folder, found no \"%.*s\"%s", TD_STR_ARGS(shown),
                         near_file(c, file));

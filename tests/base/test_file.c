@@ -64,12 +64,12 @@ TEST(only_regular_files) {
         const char *path;
         treadle_status status;
         const char *part;
-    } cases[] = {{"/dev/zero", TREADLE_IO, "a device, pipe or socket"},
-                 {"/", TREADLE_IO, "a folder"},
+    } cases[] = {{"/dev/zero", TREADLE_FORMAT, "a device, pipe or socket"},
+                 {"/", TREADLE_FORMAT, "a folder"},
                  {"/no/such/file", TREADLE_NOT_FOUND, "No such file"},
                  {"/dev/null/x", TREADLE_NOT_FOUND, "Not a directory"},
                  {"", TREADLE_NOT_FOUND, "No such file"},
-                 {NULL, TREADLE_IO, "pipe"},
+                 {NULL, TREADLE_FORMAT, "pipe"},
                  {"loop", TREADLE_IO, "symbolic links"}};
     for (size_t i = 0; i < TD_COUNT(cases); i++) {
         const char *path = !cases[i].path ? fifo : strcmp(cases[i].path, "loop") == 0 ? loop : cases[i].path;
