@@ -13,9 +13,9 @@ def sample(folder, **made):
     return path
 
 
-def refused(source, out, *parts):
+def refused(source, out, *parts, code=3):
     run = testing.treadle("build", source, "-o", out)
-    testing.equal(run.returncode, 3, run.stderr)
+    testing.equal(run.returncode, code, run.stderr)
     for part in parts:
         assert part in run.stderr, f"{part!r} is not in {run.stderr!r}"
     left = [n for n in os.listdir(os.path.dirname(out)) if ".tmp-" in n]
@@ -68,15 +68,15 @@ def test_output_folder():
         checkpoints.build(source, out)  # ours: replaced
         assert os.stat(os.path.join(out, "model.onnx")).st_ino != before
         open(os.path.join(out, "notes.txt"), "w").write("mine")
-        refused(source, out, "notes.txt")
+        refused(source, out, "notes.txt", code=2)  # -o is at fault, not the model
         testing.equal(open(os.path.join(out, "notes.txt")).read(), "mine")
         foreign = os.path.join(temp, "foreign")
         os.mkdir(foreign)
         open(os.path.join(foreign, "model.onnx"), "w").write("not ours")
-        refused(source, foreign, "did not make")
+        refused(source, foreign, "did not make", code=2)
         a_file = os.path.join(temp, "file")
         open(a_file, "w").write("x")
-        refused(source, a_file, "no folder")
+        refused(source, a_file, "no folder", code=2)
         testing.equal(sorted(os.listdir(temp)), ["file", "foreign", "m.gguf", "out"])
 
 
