@@ -15,7 +15,8 @@ treadle_status treadle_text_open(const char *path, treadle_text **out, treadle_e
     TD_NEED(out);
     if (td_path_is_dir(path)) return td_text_part_open(path, out, error);
     if (!td_path_is_file(path)) {
-        td_fail(error, TREADLE_NOT_FOUND, "expected a model folder, found nothing of that name");
+        td_fail(error, TREADLE_NOT_FOUND, "expected a model folder, found %s",
+                td_path_exists(path) ? "a device, pipe or socket" : "nothing of that name");
         td_error_file(error, path);
         return TREADLE_NOT_FOUND;
     }

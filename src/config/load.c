@@ -142,7 +142,8 @@ treadle_status td_config_load(const char *path, const td_config_options *options
                               td_config **out, treadle_error *err) {
     bool is_dir = td_path_is_dir(path);
     if (!is_dir && !td_path_is_file(path)) {
-        td_fail(err, TREADLE_NOT_FOUND, "expected a model folder or an .onnx file, found nothing of that name");
+        td_fail(err, TREADLE_NOT_FOUND, "expected a model folder or an .onnx file, found %s",
+                td_path_exists(path) ? "a device, pipe or socket" : "nothing of that name");
         td_error_file(err, path);
         return TREADLE_NOT_FOUND;
     }

@@ -29,6 +29,10 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
     const int32_t *eos = o->n_eos >= 0 ? o->eos : c->eos.ids;
     if (n_eos > 65536 || (n_eos && !eos))
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected eos to list up to 65536 tokens, found %zu", n_eos);
+    for (size_t i = 0; i < n_eos; i++)
+        if (eos[i] < 0)
+            return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                           "expected eos to list token ids, found %d (no entry: none ends)", (int)eos[i]);
     int32_t *copy = TD_ARENA_ARRAY(arena, int32_t, n_eos);
     if (!copy) return td_fail_memory(err, "end tokens", n_eos * sizeof *copy);
     if (n_eos) memcpy(copy, eos, n_eos * sizeof *copy);

@@ -102,9 +102,25 @@ static treadle_status read_prompts(drive *d, treadle_ids **out, size_t *out_n) {
     return TREADLE_OK;
 }
 
+/* NULL: not given. */
 static char *file_name(drive *d, const char *key) {
     td_str name = td_json_string_or(d->request, key, "");
     return name.n ? td_arena_strndup(&d->arena, name.p, name.n) : NULL;
+}
+
+/* A text that the C API can take. */
+static bool is_text(const td_json *value) {
+    return value->kind == TD_JSON_STRING && !memchr(value->string.p, 0, value->string.n);
+}
+
+static treadle_status check_file_names(drive *d) {
+    static const char *const keys[] = {"logits", "to", "logits_to", "prompt_logits_to"};
+
+    for (size_t i = 0; i < TD_COUNT(keys); i++) {
+        const td_json *name = td_json_get(d->request, keys[i]);
+        if (name && (!is_text(name) || !name->string.n)) return fail(d, "%s: expected a file name", keys[i]);
+    }
+    return TREADLE_OK;
 }
 
 /* Names of numeric options, and where they go. */
@@ -145,7 +161,7 @@ static treadle_status read_stop(drive *d, const td_json *list, treadle_generate_
     const char **stop = TD_ARENA_ARRAY(&d->arena, const char *, list->n + 1u);
     size_t n = 0;
     for (const td_json *s = list->first; stop && s; s = s->next) {
-        if (s->kind != TD_JSON_STRING) return fail(d, "options.stop: expected a list of strings");
+        if (!is_text(s)) return fail(d, "options.stop: expected a list of strings without NUL characters");
         stop[n] = td_arena_strndup(&d->arena, s->string.p, s->string.n);
         if (!stop[n++]) return fail(d, "out of memory");
     }
@@ -344,7 +360,9 @@ static treadle_status op_process(drive *d) {
     if (status == TREADLE_OK) status = treadle_value_read_npy(from, &value, &d->error);
     if (status == TREADLE_OK) status = treadle_value_tensor(value, &logits, &d->error);
     if (status == TREADLE_OK) status = treadle_tensor_size(&logits, &count, &bytes, &d->error);
-    if (status == TREADLE_OK && logits.dtype != TREADLE_DTYPE_FLOAT) status = fail(d, "logits: expected float32");
+    if (status == TREADLE_OK &&
+        (logits.dtype != TREADLE_DTYPE_FLOAT || logits.rank < 1 || count != logits.dims[logits.rank - 1]))
+        status = fail(d, "logits: expected float32 of one row");
     float *probabilities = status == TREADLE_OK ? TD_ARENA_ARRAY(&d->arena, float, (size_t)count + 1) : NULL;
     if (status == TREADLE_OK && !probabilities) status = fail(d, "out of memory");
     if (status == TREADLE_OK)
@@ -400,6 +418,7 @@ static const struct {
 static treadle_status dispatch(drive *d, td_str line) {
     treadle_status status = td_json_parse(line, NULL, &d->arena, &d->request, &d->error);
 
+    if (status == TREADLE_OK) status = check_file_names(d);
     if (status != TREADLE_OK) return status;
     td_str op = td_json_string_or(d->request, "op", "");
     for (size_t i = 0; i < TD_COUNT(ops); i++)
