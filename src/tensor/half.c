@@ -148,8 +148,8 @@ static int sign_extend(unsigned value, int bits) { return (int)(value ^ 1u << (b
 /* X(dtype, C type) of the plain integers */
 #define PLAIN_INTS(X)                                                                                                  \
     X(UINT8, uint8_t)                                                                                                  \
-    X(INT8, int8_t) X(UINT16, uint16_t) X(INT16, int16_t) X(INT32, int32_t) X(UINT32, uint32_t) X(INT64, int64_t)      \
-        X(UINT64, uint64_t)
+    X(INT8, int8_t)                                                                                                    \
+    X(UINT16, uint16_t) X(INT16, int16_t) X(INT32, int32_t) X(UINT32, uint32_t) X(INT64, int64_t) X(UINT64, uint64_t)
 
 int64_t td_load_i64(td_dtype dtype, const void *data, int64_t index) {
     switch (dtype) {

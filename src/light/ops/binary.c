@@ -17,19 +17,19 @@ typedef struct binary_state {
 } binary_state;
 
 /* --- loops */
-#define WRAP_LOOP(sfx, T, U, dtype, name, op) TD_LOOP2(name##_##sfx, T, T, T, (U)((U)a op (U)b))
+#define WRAP_LOOP(sfx, T, U, dtype, name, op) TD_LOOP2(name##_##sfx, T, T, T, (U)((U)a op(U) b))
 #define FLOAT_LOOP(sfx, T, U, dtype, name, op) TD_LOOP2(name##_##sfx, T, T, T, a op b)
-#define ARITHMETIC(name, op)                                                                                          \
-    TD_FOR_SIGNED(WRAP_LOOP, name, op)                                                                                \
-    TD_FOR_UNSIGNED(WRAP_LOOP, name, op)                                                                              \
-    TD_FOR_FLOATS(FLOAT_LOOP, name, op)                                                                               \
-    static const td_map_row name##_rows[] = {TD_FOR_SIGNED(TD_ROW, name) TD_FOR_UNSIGNED(TD_ROW, name)                \
+#define ARITHMETIC(name, op)                                                                                           \
+    TD_FOR_SIGNED(WRAP_LOOP, name, op)                                                                                 \
+    TD_FOR_UNSIGNED(WRAP_LOOP, name, op)                                                                               \
+    TD_FOR_FLOATS(FLOAT_LOOP, name, op)                                                                                \
+    static const td_map_row name##_rows[] = {TD_FOR_SIGNED(TD_ROW, name) TD_FOR_UNSIGNED(TD_ROW, name)                 \
                                                  TD_FOR_FLOATS(TD_ROW, name)};
 ARITHMETIC(add, +)
 ARITHMETIC(sub, -)
 ARITHMETIC(mul, *)
 
-#define DIV_LOOP_SIGNED(sfx, T, U, dtype, name)                                                                       \
+#define DIV_LOOP_SIGNED(sfx, T, U, dtype, name)                                                                        \
     TD_LOOP2(name##_##sfx, T, T, T, b == 0 ? 0 : b == (T)-1 ? (T)(U)(0 - (U)a) : (T)(a / b))
 #define DIV_LOOP_UNSIGNED(sfx, T, U, dtype, name) TD_LOOP2(name##_##sfx, T, T, T, b == 0 ? 0 : (T)(a / b))
 TD_FOR_SIGNED(DIV_LOOP_SIGNED, div)
@@ -39,11 +39,12 @@ static const td_map_row div_rows[] = {TD_FOR_SIGNED(TD_ROW, div) TD_FOR_UNSIGNED
                                           TD_FOR_FLOATS(TD_ROW, div)};
 
 /* Mod with the sign of the divisor (fmod = 0), and of the dividend (fmod = 1). */
-#define MOD_LOOP_SIGNED(sfx, T, U, dtype, name)                                                                       \
-    TD_LOOP2(name##_##sfx, T, T, T,                                                                                   \
-             b == 0 || b == (T)-1 ? 0 : (a % b != 0 && ((a % b < 0) != (b < 0))) ? (T)(a % b + b) : (T)(a % b))
-#define FMOD_LOOP_SIGNED(sfx, T, U, dtype, name)                                                                      \
-    TD_LOOP2(name##_##sfx, T, T, T, b == 0 || b == (T)-1 ? 0 : (T)(a % b))
+#define MOD_LOOP_SIGNED(sfx, T, U, dtype, name)                                                                        \
+    TD_LOOP2(name##_##sfx, T, T, T,                                                                                    \
+             b == 0 || b == (T)-1                       ? 0                                                            \
+             : (a % b != 0 && ((a % b < 0) != (b < 0))) ? (T)(a % b + b)                                               \
+                                                        : (T)(a % b))
+#define FMOD_LOOP_SIGNED(sfx, T, U, dtype, name) TD_LOOP2(name##_##sfx, T, T, T, b == 0 || b == (T)-1 ? 0 : (T)(a % b))
 #define MOD_LOOP_UNSIGNED(sfx, T, U, dtype, name) TD_LOOP2(name##_##sfx, T, T, T, b == 0 ? 0 : (T)(a % b))
 TD_FOR_SIGNED(MOD_LOOP_SIGNED, mod)
 TD_FOR_UNSIGNED(MOD_LOOP_UNSIGNED, mod)
@@ -69,11 +70,11 @@ static const td_map_row min_rows[] = {TD_FOR_SIGNED(TD_ROW, min) TD_FOR_UNSIGNED
                                           TD_FOR_FLOATS(TD_ROW, min)};
 
 #define COMPARE_LOOP(sfx, T, U, dtype, name, op) TD_LOOP2(name##_##sfx, bool, T, T, a op b)
-#define COMPARISON(name, op)                                                                                          \
-    TD_FOR_SIGNED(COMPARE_LOOP, name, op)                                                                             \
-    TD_FOR_UNSIGNED(COMPARE_LOOP, name, op)                                                                           \
-    TD_FOR_FLOATS(COMPARE_LOOP, name, op)                                                                             \
-    static const td_map_row name##_rows[] = {TD_FOR_SIGNED(TD_ROW, name) TD_FOR_UNSIGNED(TD_ROW, name)                \
+#define COMPARISON(name, op)                                                                                           \
+    TD_FOR_SIGNED(COMPARE_LOOP, name, op)                                                                              \
+    TD_FOR_UNSIGNED(COMPARE_LOOP, name, op)                                                                            \
+    TD_FOR_FLOATS(COMPARE_LOOP, name, op)                                                                              \
+    static const td_map_row name##_rows[] = {TD_FOR_SIGNED(TD_ROW, name) TD_FOR_UNSIGNED(TD_ROW, name)                 \
                                                  TD_FOR_FLOATS(TD_ROW, name)};
 COMPARISON(less, <)
 COMPARISON(greater, >)
@@ -89,16 +90,16 @@ static const td_map_row equal_rows[] = {TD_FOR_SIGNED(TD_ROW, equal) TD_FOR_UNSI
                                             TD_FOR_FLOATS(TD_ROW, equal){TD_BOOL, equal_bool},
                                         {TD_STRING, equal_string}};
 
-TD_LOOP2(and_bool, bool, bool, bool, a && b)
+TD_LOOP2(and_bool, bool, bool, bool, a &&b)
 TD_LOOP2(or_bool, bool, bool, bool, a || b)
 TD_LOOP2(xor_bool, bool, bool, bool, a != b)
 static const td_map_row and_rows[] = {{TD_BOOL, and_bool}};
 static const td_map_row or_rows[] = {{TD_BOOL, or_bool}};
 static const td_map_row xor_rows[] = {{TD_BOOL, xor_bool}};
 
-#define BITS(name, op)                                                                                                \
-    TD_FOR_SIGNED(WRAP_LOOP, name, op)                                                                                \
-    TD_FOR_UNSIGNED(WRAP_LOOP, name, op)                                                                              \
+#define BITS(name, op)                                                                                                 \
+    TD_FOR_SIGNED(WRAP_LOOP, name, op)                                                                                 \
+    TD_FOR_UNSIGNED(WRAP_LOOP, name, op)                                                                               \
     static const td_map_row name##_rows[] = {TD_FOR_SIGNED(TD_ROW, name) TD_FOR_UNSIGNED(TD_ROW, name)};
 BITS(bit_and, &)
 BITS(bit_or, |)
@@ -117,12 +118,13 @@ PRELU_LOOP(i64, int64_t, uint64_t, TD_INT64, prelu)
 /* nothing is below zero */
 TD_LOOP2(prelu_u32, uint32_t, uint32_t, uint32_t, a + 0 * b)
 TD_LOOP2(prelu_u64, uint64_t, uint64_t, uint64_t, a + 0 * b)
-static const td_map_row prelu_rows[] = {TD_FOR_FLOATS(TD_ROW, prelu){TD_INT32, prelu_i32}, {TD_INT64, prelu_i64},
-                                        {TD_UINT32, prelu_u32}, {TD_UINT64, prelu_u64}};
+static const td_map_row prelu_rows[] = {TD_FOR_FLOATS(TD_ROW, prelu){TD_INT32, prelu_i32},
+                                        {TD_INT64, prelu_i64},
+                                        {TD_UINT32, prelu_u32},
+                                        {TD_UINT64, prelu_u64}};
 
 /* --- the op */
-static treadle_status prepare_rows(td_prepare *p, const td_map_row *rows, size_t n_rows, td_dtype out)
-{
+static treadle_status prepare_rows(td_prepare *p, const td_map_row *rows, size_t n_rows, td_dtype out) {
     binary_state *s = p->state;
     td_dtype dtype = td_input_dtype(p, 0);
 
@@ -139,32 +141,29 @@ static treadle_status prepare_rows(td_prepare *p, const td_map_row *rows, size_t
 }
 
 /* The second operand's shape as broadcasting needs it: trailing ones after an operand aligned at an inner axis. */
-static treadle_status aligned_shape(td_infer *in, const binary_state *s, td_shape *b)
-{
+static treadle_status aligned_shape(td_infer *in, const binary_state *s, td_shape *b) {
     const td_shape *a = &in->inputs[0]->tensor.shape;
 
     *b = in->inputs[1]->tensor.shape;
     if (!s->legacy || a->rank < 0 || b->rank < 0 || s->axis == -1) return TREADLE_OK;
     int64_t axis = s->axis < 0 ? s->axis + a->rank : s->axis;
-    if (axis < 0 || axis + b->rank > a->rank)
-        return td_infer_fail(in, "axis %lld does not fit", (long long)s->axis);
+    if (axis < 0 || axis + b->rank > a->rank) return td_infer_fail(in, "axis %lld does not fit", (long long)s->axis);
     while (axis + b->rank < a->rank) b->dims[b->rank++] = 1;
     return TREADLE_OK;
 }
 
-static treadle_status binary_infer(td_infer *in)
-{
+static treadle_status binary_infer(td_infer *in) {
     const binary_state *s = in->state;
 
     if (!s->legacy) return td_infer_broadcast(in, 0, s->out, 2);
     td_shape b, out;
     TD_TRY(aligned_shape(in, s, &b));
-    if (!td_shape_broadcast(&in->inputs[0]->tensor.shape, &b, &out)) return td_infer_fail(in, "shapes do not broadcast");
+    if (!td_shape_broadcast(&in->inputs[0]->tensor.shape, &b, &out))
+        return td_infer_fail(in, "shapes do not broadcast");
     return td_infer_set(in, 0, s->out, &out);
 }
 
-static treadle_status binary_run(td_run *r)
-{
+static treadle_status binary_run(td_run *r) {
     const binary_state *s = r->state;
     td_tensor aligned;
     const td_tensor *in[2] = {r->in[0], r->in[1]};
@@ -182,12 +181,12 @@ static treadle_status binary_run(td_run *r)
     return TREADLE_OK;
 }
 
-#define BINARY_OP(name, rows, out)                                                                                    \
-    static treadle_status name##_prepare(td_prepare *p) { return prepare_rows(p, rows, TD_COUNT(rows), out); }        \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(binary_state),                                             \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = binary_infer,                                                           \
-                                     .run = binary_run,                                                               \
+#define BINARY_OP(name, rows, out)                                                                                     \
+    static treadle_status name##_prepare(td_prepare *p) { return prepare_rows(p, rows, TD_COUNT(rows), out); }         \
+    const td_op_impl td_op_##name = {.state_bytes = sizeof(binary_state),                                              \
+                                     .prepare = name##_prepare,                                                        \
+                                     .infer = binary_infer,                                                            \
+                                     .run = binary_run,                                                                \
                                      .flags = TD_OP_INPLACE | TD_OP_ANY_STRIDE};
 BINARY_OP(add, add_rows, TD_UNDEFINED)
 BINARY_OP(sub, sub_rows, TD_UNDEFINED)
@@ -206,8 +205,7 @@ BINARY_OP(bitwise_or, bit_or_rows, TD_UNDEFINED)
 BINARY_OP(bitwise_xor, bit_xor_rows, TD_UNDEFINED)
 
 /* Before opset 7 a slope of one value per channel belongs to dimension 1. */
-static treadle_status prelu_prepare(td_prepare *p)
-{
+static treadle_status prelu_prepare(td_prepare *p) {
     binary_state *s = p->state;
     const td_shape *x = td_input_shape(p, 0);
 
@@ -224,8 +222,7 @@ const td_op_impl td_op_prelu = {.state_bytes = sizeof(binary_state),
                                 .run = binary_run,
                                 .flags = TD_OP_INPLACE | TD_OP_ANY_STRIDE};
 
-static treadle_status bit_shift_prepare(td_prepare *p)
-{
+static treadle_status bit_shift_prepare(td_prepare *p) {
     td_str direction = td_attr_string(p, "direction");
 
     if (td_str_is(direction, "LEFT")) return prepare_rows(p, shift_left_rows, TD_COUNT(shift_left_rows), TD_UNDEFINED);
@@ -239,8 +236,7 @@ const td_op_impl td_op_bit_shift = {.state_bytes = sizeof(binary_state),
                                     .run = binary_run,
                                     .flags = TD_OP_INPLACE | TD_OP_ANY_STRIDE};
 
-static treadle_status mod_prepare(td_prepare *p)
-{
+static treadle_status mod_prepare(td_prepare *p) {
     if (td_attr_int(p, "fmod")) return prepare_rows(p, fmod_rows, TD_COUNT(fmod_rows), TD_UNDEFINED);
     if (td_dtype_kind(td_input_dtype(p, 0)) == TD_KIND_FLOAT) return td_bad_node(p, "float inputs need fmod = 1");
     return prepare_rows(p, mod_rows, TD_COUNT(mod_rows), TD_UNDEFINED);
@@ -252,15 +248,13 @@ const td_op_impl td_op_mod = {.state_bytes = sizeof(binary_state),
                               .flags = TD_OP_INPLACE | TD_OP_ANY_STRIDE};
 
 /* --- Max and Min: any number of operands. */
-static treadle_status fold_infer(td_infer *in)
-{
+static treadle_status fold_infer(td_infer *in) {
     const binary_state *s = in->state;
     return td_infer_broadcast(in, 0, s->out, in->n_inputs);
 }
 
 /* No in-place: the output is written before later operands are read. */
-static treadle_status fold_run(td_run *r)
-{
+static treadle_status fold_run(td_run *r) {
     const binary_state *s = r->state;
     const void *ctx = s->through_half ? &s->half : NULL;
 
@@ -276,15 +270,14 @@ static treadle_status fold_run(td_run *r)
     return TREADLE_OK;
 }
 
-#define FOLD_OP(name)                                                                                                 \
-    static treadle_status name##_prepare(td_prepare *p)                                                               \
-    {                                                                                                                 \
-        return prepare_rows(p, name##_rows, TD_COUNT(name##_rows), TD_UNDEFINED);                                     \
-    }                                                                                                                 \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(binary_state),                                             \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = fold_infer,                                                             \
-                                     .run = fold_run,                                                                 \
+#define FOLD_OP(name)                                                                                                  \
+    static treadle_status name##_prepare(td_prepare *p) {                                                              \
+        return prepare_rows(p, name##_rows, TD_COUNT(name##_rows), TD_UNDEFINED);                                      \
+    }                                                                                                                  \
+    const td_op_impl td_op_##name = {.state_bytes = sizeof(binary_state),                                              \
+                                     .prepare = name##_prepare,                                                        \
+                                     .infer = fold_infer,                                                              \
+                                     .run = fold_run,                                                                  \
                                      .flags = TD_OP_ANY_STRIDE};
 FOLD_OP(max)
 FOLD_OP(min)

@@ -41,10 +41,10 @@ static const struct {
     td_dtype from, to;
     td_map_inner *fn;
 } common[] = {
-    {TD_INT64, TD_FLOAT, i64_f32}, {TD_INT32, TD_FLOAT, i32_f32}, {TD_DOUBLE, TD_FLOAT, f64_f32},
+    {TD_INT64, TD_FLOAT, i64_f32},  {TD_INT32, TD_FLOAT, i32_f32}, {TD_DOUBLE, TD_FLOAT, f64_f32},
     {TD_FLOAT, TD_DOUBLE, f32_f64}, {TD_INT64, TD_INT32, i64_i32}, {TD_INT32, TD_INT64, i32_i64},
-    {TD_BOOL, TD_FLOAT, bool_f32}, {TD_BOOL, TD_INT64, bool_i64}, {TD_BOOL, TD_INT32, bool_i32},
-    {TD_INT64, TD_BOOL, i64_bool}, {TD_INT32, TD_BOOL, i32_bool}, {TD_FLOAT, TD_BOOL, f32_bool},
+    {TD_BOOL, TD_FLOAT, bool_f32},  {TD_BOOL, TD_INT64, bool_i64}, {TD_BOOL, TD_INT32, bool_i32},
+    {TD_INT64, TD_BOOL, i64_bool},  {TD_INT32, TD_BOOL, i32_bool}, {TD_FLOAT, TD_BOOL, f32_bool},
 };
 
 /* --- floats that saturate or not */
@@ -64,8 +64,7 @@ static const float_limit limits[] = {
     {TD_FLOAT8E5M2FNUZ, 61440, true, 0x80, 0},
 };
 
-static bool store_unsaturated(td_dtype to, void *out, int64_t i, double value)
-{
+static bool store_unsaturated(td_dtype to, void *out, int64_t i, double value) {
     for (size_t k = 0; k < TD_COUNT(limits); k++) {
         const float_limit *l = &limits[k];
         if (l->dtype != to) continue;
@@ -78,8 +77,7 @@ static bool store_unsaturated(td_dtype to, void *out, int64_t i, double value)
 }
 
 /* The power of two at or around |value|, as an exponent with bias 127; 0xff is NaN. */
-static uint8_t to_e8m0(double value, const cast_state *s)
-{
+static uint8_t to_e8m0(double value, const cast_state *s) {
     int exponent;
 
     if (isnan(value)) return 0xff;
@@ -93,15 +91,14 @@ static uint8_t to_e8m0(double value, const cast_state *s)
     return (uint8_t)(code <= 0xfe ? code : s->saturate ? 0xfe : 0xff);
 }
 
-static void store_double(const cast_state *s, td_tensor *out, int64_t i, double value)
-{
+static void store_double(const cast_state *s, td_tensor *out, int64_t i, double value) {
     td_kind kind = td_dtype_kind(s->to);
 
     if (kind == TD_KIND_INT || (kind == TD_KIND_UINT && s->to != TD_UINT64)) {
         int64_t whole = isnan(value) ? 0 : value >= 0x1p63 ? INT64_MAX : value < -0x1p63 ? INT64_MIN : (int64_t)value;
         td_store_i64(s->to, out->data, i, whole);
     } else if (s->to == TD_UINT64) {
-        ((uint64_t *)out->data)[i] = value >= 0x1p63 ? (value < 0x1p64 ? (uint64_t)value : UINT64_MAX)
+        ((uint64_t *)out->data)[i] = value >= 0x1p63                   ? (value < 0x1p64 ? (uint64_t)value : UINT64_MAX)
                                      : isnan(value) || value < -0x1p63 ? 0
                                                                        : (uint64_t)(int64_t)value;
     } else if (s->to == TD_FLOAT8E8M0) {
@@ -116,19 +113,15 @@ static void store_double(const cast_state *s, td_tensor *out, int64_t i, double 
 /* --- strings */
 enum { NUMBER_BYTES = 40 };
 
-static td_str format_number(const cast_state *s, const td_tensor *x, int64_t i, char *room)
-{
+static td_str format_number(const cast_state *s, const td_tensor *x, int64_t i, char *room) {
     td_kind kind = td_dtype_kind(s->from);
     int n;
 
     if (kind == TD_KIND_FLOAT) {
         double value = td_load_f64(s->from, x->data, i);
-        if (isnan(value))
-            n = snprintf(room, NUMBER_BYTES, "NaN");
-        else if (isinf(value))
-            n = snprintf(room, NUMBER_BYTES, value > 0 ? "INF" : "-INF");
-        else
-            n = snprintf(room, NUMBER_BYTES, "%.*g", s->from == TD_DOUBLE ? 17 : 8, value);
+        if (isnan(value)) n = snprintf(room, NUMBER_BYTES, "NaN");
+        else if (isinf(value)) n = snprintf(room, NUMBER_BYTES, value > 0 ? "INF" : "-INF");
+        else n = snprintf(room, NUMBER_BYTES, "%.*g", s->from == TD_DOUBLE ? 17 : 8, value);
     } else if (s->from == TD_UINT64) {
         n = snprintf(room, NUMBER_BYTES, "%llu", (unsigned long long)((const uint64_t *)x->data)[i]);
     } else {
@@ -137,12 +130,12 @@ static td_str format_number(const cast_state *s, const td_tensor *x, int64_t i, 
     return (td_str){room, (size_t)n};
 }
 
-static treadle_status to_strings(td_run *r, const cast_state *s)
-{
+static treadle_status to_strings(td_run *r, const cast_state *s) {
     int64_t count = td_tensor_count(r->in[0]);
     size_t bytes;
 
-    if (TD_MUL_OVERFLOWS((size_t)count, (size_t)NUMBER_BYTES, &bytes)) return td_run_fail(r, "%lld strings", (long long)count);
+    if (TD_MUL_OVERFLOWS((size_t)count, (size_t)NUMBER_BYTES, &bytes))
+        return td_run_fail(r, "%lld strings", (long long)count);
     char *room = td_run_keep(r, bytes);
     if (!room) return TREADLE_OUT_OF_MEMORY;
     for (int64_t i = 0; i < count; i++)
@@ -151,8 +144,7 @@ static treadle_status to_strings(td_run *r, const cast_state *s)
 }
 
 /* Letters of the special values count whatever their case, with or without a sign. */
-static bool parse_special(td_str text, double *out)
-{
+static bool parse_special(td_str text, double *out) {
     bool negative = text.n > 0 && text.p[0] == '-';
     char word[16];
     size_t n = 0;
@@ -163,17 +155,14 @@ static bool parse_special(td_str text, double *out)
         word[n++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
     }
     word[n] = 0;
-    if (strcmp(word, "nan") == 0)
-        *out = (double)NAN;
+    if (strcmp(word, "nan") == 0) *out = (double)NAN;
     else if (strcmp(word, "inf") == 0 || strcmp(word, "infinity") == 0)
         *out = negative ? (double)-INFINITY : (double)INFINITY;
-    else
-        return false;
+    else return false;
     return true;
 }
 
-static bool parse_integer(td_str text, int64_t *out)
-{
+static bool parse_integer(td_str text, int64_t *out) {
     bool negative = text.n > 0 && text.p[0] == '-';
     size_t i = text.n > 0 && (text.p[0] == '-' || text.p[0] == '+');
     uint64_t value = 0;
@@ -188,8 +177,7 @@ static bool parse_integer(td_str text, int64_t *out)
     return true;
 }
 
-static treadle_status from_strings(td_run *r, const cast_state *s)
-{
+static treadle_status from_strings(td_run *r, const cast_state *s) {
     const td_str *texts = r->in[0]->data;
     int64_t count = td_tensor_count(r->in[0]), whole;
     double value;
@@ -199,15 +187,13 @@ static treadle_status from_strings(td_run *r, const cast_state *s)
             td_store_i64(s->to, r->out[0]->data, i, whole);
         else if (parse_special(texts[i], &value) || td_parse_double(texts[i], &value))
             store_double(s, r->out[0], i, value);
-        else
-            return td_run_fail(r, "\"%.*s\" is no number", TD_STR_ARGS(texts[i]));
+        else return td_run_fail(r, "\"%.*s\" is no number", TD_STR_ARGS(texts[i]));
     }
     return TREADLE_OK;
 }
 
 /* --- the ops */
-static treadle_status cast_prepare_to(td_prepare *p, td_dtype to)
-{
+static treadle_status cast_prepare_to(td_prepare *p, td_dtype to) {
     cast_state *s = p->state;
 
     s->from = td_input_dtype(p, 0);
@@ -217,27 +203,22 @@ static treadle_status cast_prepare_to(td_prepare *p, td_dtype to)
         return td_unsupported(p, "%s to %s", td_dtype_name(s->from), td_dtype_name(s->to));
     s->saturate = p->opset < 19 || td_attr_int(p, "saturate") != 0;
     td_str round = p->opset < 24 ? TD_STR("up") : td_attr_string(p, "round_mode");
-    if (td_str_is(round, "up"))
-        s->round = ROUND_UP;
-    else if (td_str_is(round, "down"))
-        s->round = ROUND_DOWN;
-    else if (td_str_is(round, "nearest"))
-        s->round = ROUND_NEAREST;
-    else
-        return td_bad_node(p, "round_mode must be up, down or nearest, not \"%.*s\"", TD_STR_ARGS(round));
+    if (td_str_is(round, "up")) s->round = ROUND_UP;
+    else if (td_str_is(round, "down")) s->round = ROUND_DOWN;
+    else if (td_str_is(round, "nearest")) s->round = ROUND_NEAREST;
+    else return td_bad_node(p, "round_mode must be up, down or nearest, not \"%.*s\"", TD_STR_ARGS(round));
     for (size_t i = 0; i < TD_COUNT(common); i++)
         if (common[i].from == s->from && common[i].to == s->to) s->loop = common[i].fn;
     return TREADLE_OK;
 }
 
-static treadle_status cast_prepare(td_prepare *p)
-{
+static treadle_status cast_prepare(td_prepare *p) {
     static const struct {
         const char *text;
         td_dtype dtype;
     } words[] = {{"FLOAT", TD_FLOAT}, {"DOUBLE", TD_DOUBLE}, {"FLOAT16", TD_FLOAT16}, {"BOOL", TD_BOOL},
-                 {"INT8", TD_INT8}, {"INT16", TD_INT16}, {"INT32", TD_INT32}, {"INT64", TD_INT64},
-                 {"UINT8", TD_UINT8}, {"UINT16", TD_UINT16}, {"UINT32", TD_UINT32}, {"UINT64", TD_UINT64}};
+                 {"INT8", TD_INT8},   {"INT16", TD_INT16},   {"INT32", TD_INT32},     {"INT64", TD_INT64},
+                 {"UINT8", TD_UINT8}, {"UINT16", TD_UINT16}, {"UINT32", TD_UINT32},   {"UINT64", TD_UINT64}};
 
     if (p->opset >= 6) return cast_prepare_to(p, (td_dtype)td_attr_int(p, "to"));
     td_str to = td_attr_string(p, "to"); /* Cast-1 names the type */
@@ -248,28 +229,23 @@ static treadle_status cast_prepare(td_prepare *p)
 
 static treadle_status cast_like_prepare(td_prepare *p) { return cast_prepare_to(p, td_input_dtype(p, 1)); }
 
-static treadle_status cast_infer(td_infer *in)
-{
+static treadle_status cast_infer(td_infer *in) {
     const cast_state *s = in->state;
     return td_infer_set(in, 0, s->to, &in->inputs[0]->tensor.shape);
 }
 
 /* Runs of float32, float16, bfloat16 by the conversions of tensor/half.h. */
-static bool cast_dense_floats(const cast_state *s, const td_tensor *x, td_tensor *out)
-{
-    bool half_in = s->from == TD_FLOAT16 || s->from == TD_BFLOAT16, half_out = s->to == TD_FLOAT16 || s->to == TD_BFLOAT16;
+static bool cast_dense_floats(const cast_state *s, const td_tensor *x, td_tensor *out) {
+    bool half_in = s->from == TD_FLOAT16 || s->from == TD_BFLOAT16,
+         half_out = s->to == TD_FLOAT16 || s->to == TD_BFLOAT16;
 
-    if (half_in && s->to == TD_FLOAT)
-        td_to_f32(s->from, x->data, td_tensor_count(x), out->data);
-    else if (s->from == TD_FLOAT && half_out)
-        td_from_f32(s->to, x->data, td_tensor_count(x), out->data);
-    else
-        return false;
+    if (half_in && s->to == TD_FLOAT) td_to_f32(s->from, x->data, td_tensor_count(x), out->data);
+    else if (s->from == TD_FLOAT && half_out) td_from_f32(s->to, x->data, td_tensor_count(x), out->data);
+    else return false;
     return true;
 }
 
-static treadle_status cast_run(td_run *r)
-{
+static treadle_status cast_run(td_run *r) {
     const cast_state *s = r->state;
     const td_tensor *x = r->in[0];
     int64_t count = td_tensor_count(x);
@@ -285,10 +261,8 @@ static treadle_status cast_run(td_run *r)
         td_map_run(r->pool, r->out[0], r->in, 1, s->loop, NULL);
     } else if (!cast_dense_floats(s, x, r->out[0])) {
         for (int64_t i = 0; i < count; i++) {
-            if (integers)
-                td_store_i64(s->to, r->out[0]->data, i, td_load_i64(s->from, x->data, i));
-            else
-                store_double(s, r->out[0], i, td_load_f64(s->from, x->data, i));
+            if (integers) td_store_i64(s->to, r->out[0]->data, i, td_load_i64(s->from, x->data, i));
+            else store_double(s, r->out[0], i, td_load_f64(s->from, x->data, i));
         }
     }
     return TREADLE_OK;

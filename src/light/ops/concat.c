@@ -6,15 +6,13 @@ typedef struct concat_state {
     int64_t axis;
 } concat_state;
 
-static treadle_status concat_prepare(td_prepare *p)
-{
+static treadle_status concat_prepare(td_prepare *p) {
     concat_state *s = p->state;
     s->axis = td_attr_int(p, "axis");
     return TREADLE_OK;
 }
 
-static treadle_status concat_infer(td_infer *in)
-{
+static treadle_status concat_infer(td_infer *in) {
     const concat_state *s = in->state;
     td_shape out = {.rank = -1};
     td_dtype dtype = in->inputs[0]->tensor.dtype;
@@ -32,10 +30,8 @@ static treadle_status concat_infer(td_infer *in)
         for (int d = 0; d < out.rank; d++) {
             int64_t *to = &out.dims[d];
             if (d == axis) {
-                if (*to < 0 || x->dims[d] < 0)
-                    *to = *to == 0 && in->n_inputs == 1 ? x->dims[d] : TD_DIM_UNKNOWN;
-                else if (TD_ADD_OVERFLOWS(*to, x->dims[d], to))
-                    return td_infer_fail(in, "shape overflows");
+                if (*to < 0 || x->dims[d] < 0) *to = *to == 0 && in->n_inputs == 1 ? x->dims[d] : TD_DIM_UNKNOWN;
+                else if (TD_ADD_OVERFLOWS(*to, x->dims[d], to)) return td_infer_fail(in, "shape overflows");
             } else if (*to < 0) {
                 *to = x->dims[d] >= 0 ? x->dims[d] : *to;
             } else if (x->dims[d] >= 0 && x->dims[d] != *to) {
@@ -50,8 +46,7 @@ static treadle_status concat_infer(td_infer *in)
     return td_infer_set(in, 0, dtype, &out);
 }
 
-static treadle_status concat_run(td_run *r)
-{
+static treadle_status concat_run(td_run *r) {
     const concat_state *s = r->state;
     const td_tensor *out = r->out[0];
     int axis = (int)(s->axis < 0 ? s->axis + out->shape.rank : s->axis);

@@ -7,15 +7,13 @@ typedef struct gather_state {
     int64_t axis;
 } gather_state;
 
-static treadle_status gather_prepare(td_prepare *p)
-{
+static treadle_status gather_prepare(td_prepare *p) {
     gather_state *s = p->state;
     s->axis = td_attr_int(p, "axis");
     return TREADLE_OK;
 }
 
-static treadle_status gather_infer(td_infer *in)
-{
+static treadle_status gather_infer(td_infer *in) {
     const gather_state *s = in->state;
     const td_tensor *data = &in->inputs[0]->tensor;
     const td_shape *index = &in->inputs[1]->tensor.shape;
@@ -41,14 +39,12 @@ typedef struct gather_job {
     int64_t n_index, dim, inner_bytes;
 } gather_job;
 
-static int64_t index_at(const gather_job *j, int64_t i)
-{
+static int64_t index_at(const gather_job *j, int64_t i) {
     int64_t at = j->wide ? ((const int64_t *)j->index)[i] : ((const int32_t *)j->index)[i];
     return at < 0 ? at + j->dim : at;
 }
 
-static void gather_rows(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void gather_rows(void *arg, int64_t begin, int64_t end, int thread) {
     const gather_job *j = arg;
 
     (void)thread;
@@ -60,16 +56,14 @@ static void gather_rows(void *arg, int64_t begin, int64_t end, int thread)
 
 /* Elements of less than a byte: one by one. */
 static void gather_packed(const gather_job *j, const td_tensor *out, const td_tensor *data, int64_t outer,
-                          int64_t inner)
-{
+                          int64_t inner) {
     for (int64_t i = 0, to = 0; i < outer * j->n_index; i++) {
         int64_t start = (i / j->n_index * j->dim + index_at(j, i % j->n_index)) * inner;
         for (int64_t e = 0; e < inner; e++, to++) td_move_packed_one(out, to, data, start + e);
     }
 }
 
-static treadle_status gather_run(td_run *r)
-{
+static treadle_status gather_run(td_run *r) {
     const gather_state *s = r->state;
     const td_tensor *data = r->in[0];
     int axis = (int)(s->axis < 0 ? s->axis + data->shape.rank : s->axis);
@@ -99,7 +93,5 @@ static treadle_status gather_run(td_run *r)
     return TREADLE_OK;
 }
 
-const td_op_impl td_op_gather = {.state_bytes = sizeof(gather_state),
-                                 .prepare = gather_prepare,
-                                 .infer = gather_infer,
-                                 .run = gather_run};
+const td_op_impl td_op_gather = {
+    .state_bytes = sizeof(gather_state), .prepare = gather_prepare, .infer = gather_infer, .run = gather_run};

@@ -15,8 +15,7 @@ typedef struct gather_block_state {
     int64_t zero; /* without zero points */
 } gather_block_state;
 
-static treadle_status block_prepare(td_prepare *p)
-{
+static treadle_status block_prepare(td_prepare *p) {
     gather_block_state *s = p->state;
     td_dtype dtype = td_input_dtype(p, 0);
 
@@ -36,16 +35,14 @@ static treadle_status block_prepare(td_prepare *p)
 }
 
 /* The table's shape in codes. */
-static td_shape code_shape(const gather_block_state *s, const td_shape *data)
-{
+static td_shape code_shape(const gather_block_state *s, const td_shape *data) {
     td_shape out = *data;
 
     if (s->packed && out.rank > 0 && out.dims[out.rank - 1] >= 0) out.dims[out.rank - 1] *= 8 / s->bits;
     return out;
 }
 
-static treadle_status check_table(td_infer *in, const gather_block_state *s, const td_shape *codes, int g, int q)
-{
+static treadle_status check_table(td_infer *in, const gather_block_state *s, const td_shape *codes, int g, int q) {
     const td_shape *scales = &in->inputs[2]->tensor.shape;
 
     if (s->packed && (q != codes->rank - 1 || g == codes->rank - 1))
@@ -62,13 +59,13 @@ static treadle_status check_table(td_infer *in, const gather_block_state *s, con
         td_shape want = *scales;
         int per_byte = s->packed ? 8 / s->bits : 1;
         want.dims[want.rank - 1] = (want.dims[want.rank - 1] + per_byte - 1) / per_byte;
-        if (td_shape_known(zeros) && !td_shape_equal(zeros, &want)) return td_infer_fail(in, "zero_points do not fit scales");
+        if (td_shape_known(zeros) && !td_shape_equal(zeros, &want))
+            return td_infer_fail(in, "zero_points do not fit scales");
     }
     return TREADLE_OK;
 }
 
-static treadle_status block_infer(td_infer *in)
-{
+static treadle_status block_infer(td_infer *in) {
     const gather_block_state *s = in->state;
     td_dtype dtype = in->inputs[2]->tensor.dtype;
     const td_shape *index = &in->inputs[1]->tensor.shape;
@@ -78,7 +75,8 @@ static treadle_status block_infer(td_infer *in)
     if (codes.rank < 0 || index->rank < 0) return td_infer_unknown(in, 0, dtype, -1);
     TD_TRY(td_infer_axis(in, s->gather_axis, codes.rank, &g));
     TD_TRY(td_infer_axis(in, s->quantize_axis, codes.rank, &q));
-    if (td_shape_known(&codes) && td_shape_known(&in->inputs[2]->tensor.shape)) TD_TRY(check_table(in, s, &codes, g, q));
+    if (td_shape_known(&codes) && td_shape_known(&in->inputs[2]->tensor.shape))
+        TD_TRY(check_table(in, s, &codes, g, q));
     out.rank = codes.rank - 1 + index->rank;
     if (out.rank > TD_MAX_RANK) return td_infer_fail(in, "rank %d, at most %d is supported", out.rank, TD_MAX_RANK);
     int at = 0;
@@ -99,8 +97,7 @@ typedef struct gather_block_job {
 } gather_block_job;
 
 /* Dequantises `inner` codes from flat position `start` of the table. */
-static void dequantise(const gather_block_job *j, int64_t start, float *out)
-{
+static void dequantise(const gather_block_job *j, int64_t start, float *out) {
     const gather_block_state *s = j->s;
     td_dtype as = s->bits == 2 ? TD_UINT2 : s->bits == 8 ? TD_UINT8 : j->data->dtype == TD_INT4 ? TD_INT4 : TD_UINT4;
     float scale = 0;
@@ -110,7 +107,8 @@ static void dequantise(const gather_block_job *j, int64_t start, float *out)
         int64_t flat = start + i, along = flat / j->q_inner % j->q_dim;
         int64_t at = (flat / j->q_inner / j->q_dim * j->n_blocks + along / s->block) * j->q_inner + flat % j->q_inner;
         if (at != last) {
-            td_to_f32(j->scales->dtype, (const char *)j->scales->data + at * (td_dtype_bits(j->scales->dtype) / 8), 1, &scale);
+            td_to_f32(j->scales->dtype, (const char *)j->scales->data + at * (td_dtype_bits(j->scales->dtype) / 8), 1,
+                      &scale);
             if (j->zeros && s->packed) { /* packed along the last axis, each row padded to a byte */
                 int per_byte = 8 / s->bits;
                 int64_t row_codes = (j->n_blocks + per_byte - 1) / per_byte * per_byte;
@@ -124,14 +122,12 @@ static void dequantise(const gather_block_job *j, int64_t start, float *out)
     }
 }
 
-static int64_t index_at(const td_tensor *index, int64_t i, int64_t dim)
-{
+static int64_t index_at(const td_tensor *index, int64_t i, int64_t dim) {
     int64_t at = index->dtype == TD_INT64 ? ((const int64_t *)index->data)[i] : ((const int32_t *)index->data)[i];
     return at < 0 ? at + dim : at;
 }
 
-static treadle_status block_run(td_run *r)
-{
+static treadle_status block_run(td_run *r) {
     const gather_block_state *s = r->state;
     gather_block_job j = {.s = s,
                           .data = r->in[0],
@@ -155,10 +151,8 @@ static treadle_status block_run(td_run *r)
     if (!row) return TREADLE_OUT_OF_MEMORY;
     for (int64_t i = 0; i < outer * n_index; i++) {
         int64_t dim = j.codes.dims[j.g], at = index_at(r->in[1], i % n_index, dim);
-        if (at < 0 || at >= dim)
-            memset(row, 0, (size_t)j.inner * sizeof *row);
-        else
-            dequantise(&j, (i / n_index * dim + at) * j.inner, row);
+        if (at < 0 || at >= dim) memset(row, 0, (size_t)j.inner * sizeof *row);
+        else dequantise(&j, (i / n_index * dim + at) * j.inner, row);
         td_from_f32(out->dtype, row, j.inner, td_move_at(out, i * j.inner));
     }
     return TREADLE_OK;
@@ -172,8 +166,7 @@ typedef struct affine_state {
     int bits;
 } affine_state;
 
-static treadle_status affine_prepare(td_prepare *p)
-{
+static treadle_status affine_prepare(td_prepare *p) {
     affine_state *s = p->state;
 
     s->bits = (int)td_attr_int(p, "bits");
@@ -182,8 +175,7 @@ static treadle_status affine_prepare(td_prepare *p)
     return TREADLE_OK;
 }
 
-static treadle_status affine_source(td_infer *in, const affine_state *s, td_qsource *out)
-{
+static treadle_status affine_source(td_infer *in, const affine_state *s, td_qsource *out) {
     const td_shape *codes = &in->inputs[0]->tensor.shape;
     td_shape per_block = {.rank = 2, .dims = {codes->dims[0], codes->dims[1]}};
 
@@ -194,27 +186,28 @@ static treadle_status affine_source(td_infer *in, const affine_state *s, td_qsou
                         .scale_type = TD_FLOAT,
                         .zero_form = TD_QZERO_MINIMA,
                         .zero_type = TD_FLOAT};
-    if (!td_shape_equal(&in->inputs[2]->tensor.shape, &per_block) || !td_shape_equal(&in->inputs[3]->tensor.shape, &per_block))
+    if (!td_shape_equal(&in->inputs[2]->tensor.shape, &per_block) ||
+        !td_shape_equal(&in->inputs[3]->tensor.shape, &per_block))
         return td_infer_fail(in, "scales and minima must be [N, blocks] as codes are");
     return td_qsource_sizes(out, NULL, NULL, NULL, in->err);
 }
 
-static treadle_status affine_infer(td_infer *in)
-{
+static treadle_status affine_infer(td_infer *in) {
     const td_shape *codes = &in->inputs[0]->tensor.shape, *index = &in->inputs[1]->tensor.shape;
     td_shape out = *index;
     td_qsource source;
 
-    if (index->rank < 0 || !td_shape_known(codes)) return td_infer_unknown(in, 0, TD_FLOAT, index->rank < 0 ? -1 : index->rank + 1);
+    if (index->rank < 0 || !td_shape_known(codes))
+        return td_infer_unknown(in, 0, TD_FLOAT, index->rank < 0 ? -1 : index->rank + 1);
     if (codes->rank != 3) return td_infer_fail(in, "codes of rank %d, expected [N, blocks, block]", codes->rank);
-    if (out.rank + 1 > TD_MAX_RANK) return td_infer_fail(in, "rank %d, at most %d is supported", out.rank + 1, TD_MAX_RANK);
+    if (out.rank + 1 > TD_MAX_RANK)
+        return td_infer_fail(in, "rank %d, at most %d is supported", out.rank + 1, TD_MAX_RANK);
     TD_TRY(affine_source(in, in->state, &source));
     out.dims[out.rank++] = source.k;
     return td_infer_set(in, 0, TD_FLOAT, &out);
 }
 
-static treadle_status affine_run(td_run *r)
-{
+static treadle_status affine_run(td_run *r) {
     td_infer in = {.inputs = r->in_values, .n_inputs = r->n_inputs, .err = r->err, .node = r->node};
     td_qsource source;
 

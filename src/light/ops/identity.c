@@ -1,8 +1,7 @@
 /* light/ops/identity.c - Identity, on tensors, sequences and optionals. Source: ONNX op text. */
 #include "light/op.h"
 
-static treadle_status identity_infer(td_infer *in)
-{
+static treadle_status identity_infer(td_infer *in) {
     td_value *out = in->outputs[0];
 
     if (!out) return TREADLE_OK;
@@ -12,8 +11,7 @@ static treadle_status identity_infer(td_infer *in)
     return TREADLE_OK;
 }
 
-static treadle_status identity_run(td_run *r)
-{
+static treadle_status identity_run(td_run *r) {
     const td_value *x = r->in_values[0];
     td_value *out = r->out_values[0];
 
@@ -23,7 +21,5 @@ static treadle_status identity_run(td_run *r)
     return TREADLE_OK;
 }
 
-const td_op_impl td_op_identity = {.infer = identity_infer,
-                                   .run = identity_run,
-                                   .flags = TD_OP_VALUES | TD_OP_VIEW,
-                                   .strided_inputs = 1};
+const td_op_impl td_op_identity = {
+    .infer = identity_infer, .run = identity_run, .flags = TD_OP_VALUES | TD_OP_VIEW, .strided_inputs = 1};

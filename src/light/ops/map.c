@@ -24,8 +24,7 @@ typedef struct map_walk {
     const void *ctx;
 } map_walk;
 
-static void operand_steps(const td_tensor *t, const td_shape *out, int operand, map_walk *w)
-{
+static void operand_steps(const td_tensor *t, const td_shape *out, int operand, map_walk *w) {
     int64_t bytes = td_dtype_bits(t->dtype) / 8;
     int lead = out->rank - t->shape.rank;
 
@@ -37,15 +36,13 @@ static void operand_steps(const td_tensor *t, const td_shape *out, int operand, 
 }
 
 /* Joins dimension d with d + 1 wherever every operand walks them as one. */
-static void collapse(map_walk *w)
-{
+static void collapse(map_walk *w) {
     int kept = 0;
 
     for (int d = 0; d < w->rank; d++) {
         if (w->dims[d] == 1) continue;
         bool joins = kept > 0;
-        for (int i = 0; joins && i < w->n_operands; i++)
-            joins = w->steps[kept - 1][i] == w->steps[d][i] * w->dims[d];
+        for (int i = 0; joins && i < w->n_operands; i++) joins = w->steps[kept - 1][i] == w->steps[d][i] * w->dims[d];
         if (joins) {
             w->dims[kept - 1] *= w->dims[d];
         } else {
@@ -56,8 +53,7 @@ static void collapse(map_walk *w)
     w->rank = kept;
 }
 
-static void walk_rows(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void walk_rows(void *arg, int64_t begin, int64_t end, int thread) {
     const map_walk *w = arg;
     int64_t at[TD_MAX_RANK];
     char *p[TD_MAP_OPERANDS];
@@ -81,8 +77,7 @@ static void walk_rows(void *arg, int64_t begin, int64_t end, int thread)
     }
 }
 
-static void walk_run(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void walk_run(void *arg, int64_t begin, int64_t end, int thread) {
     const map_walk *w = arg;
     char *p[TD_MAP_OPERANDS];
 
@@ -93,8 +88,7 @@ static void walk_run(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 void td_map_run(td_pool *pool, const td_tensor *out, const td_tensor *const *in, int n_in, td_map_inner *fn,
-                const void *ctx)
-{
+                const void *ctx) {
     map_walk w = {.n_operands = n_in + 1, .rank = out->shape.rank, .fn = fn, .ctx = ctx, .outer = 1, .inner = 1};
 
     for (int d = 0; d < w.rank; d++) {
@@ -110,14 +104,11 @@ void td_map_run(td_pool *pool, const td_tensor *out, const td_tensor *const *in,
         memcpy(w.inner_steps, w.steps[w.rank], sizeof w.inner_steps);
     }
     for (int d = 0; d < w.rank; d++) w.outer *= w.dims[d];
-    if (w.outer == 1)
-        td_pool_range(pool, w.inner, MAP_GRAIN, 64, walk_run, &w);
-    else
-        td_pool_range(pool, w.outer, TD_MAX(1, MAP_GRAIN / TD_MAX(w.inner, 1)), 1, walk_rows, &w);
+    if (w.outer == 1) td_pool_range(pool, w.inner, MAP_GRAIN, 64, walk_run, &w);
+    else td_pool_range(pool, w.outer, TD_MAX(1, MAP_GRAIN / TD_MAX(w.inner, 1)), 1, walk_rows, &w);
 }
 
-static void gather(td_dtype type, const char *p, int64_t step, int64_t n, float *out)
-{
+static void gather(td_dtype type, const char *p, int64_t step, int64_t n, float *out) {
     int64_t bytes = td_dtype_bits(type) / 8;
 
     if (step == bytes) {
@@ -127,8 +118,7 @@ static void gather(td_dtype type, const char *p, int64_t step, int64_t n, float 
     for (int64_t i = 0; i < n; i++) td_to_f32(type, p + i * step, 1, out + i);
 }
 
-void td_map_through_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx)
-{
+void td_map_through_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx) {
     const td_map_half *h = ctx;
     float in[TD_MAP_OPERANDS - 1][HALF_CHUNK];
     union {
@@ -155,18 +145,15 @@ void td_map_through_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t
             td_from_f32(h->out_type, out.f, m, to);
         } else {
             for (int64_t i = 0; i < m; i++) {
-                if (converts)
-                    td_from_f32(h->out_type, out.f + i, 1, to + i * s[0]);
-                else
-                    memcpy(to + i * s[0], (char *)&out + i * out_bytes, (size_t)out_bytes);
+                if (converts) td_from_f32(h->out_type, out.f + i, 1, to + i * s[0]);
+                else memcpy(to + i * s[0], (char *)&out + i * out_bytes, (size_t)out_bytes);
             }
         }
     }
 }
 
 td_map_inner *td_map_choose(const td_map_row *rows, size_t n_rows, td_dtype dtype, td_dtype out_type, int n_in,
-                            td_map_half *half)
-{
+                            td_map_half *half) {
     td_map_inner *f32 = NULL;
 
     for (size_t i = 0; i < n_rows; i++) {
@@ -174,7 +161,10 @@ td_map_inner *td_map_choose(const td_map_row *rows, size_t n_rows, td_dtype dtyp
         if (rows[i].dtype == TD_FLOAT) f32 = rows[i].fn;
     }
     if (!f32 || (dtype != TD_FLOAT16 && dtype != TD_BFLOAT16)) return NULL;
-    *half = (td_map_half){.out_type = out_type, .in_type = dtype, .n_in = n_in, .fn = f32,
+    *half = (td_map_half){.out_type = out_type,
+                          .in_type = dtype,
+                          .n_in = n_in,
+                          .fn = f32,
                           .out_bytes = (size_t)td_dtype_bits(out_type) / 8};
     return td_map_through_f32;
 }

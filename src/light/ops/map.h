@@ -22,9 +22,9 @@ typedef struct td_map_half {
     td_dtype out_type; /* TD_FLOAT16, TD_BFLOAT16, or any other type: the output of fn is stored as it comes */
     td_dtype in_type;
     int n_in;
-    size_t out_bytes;  /* element size of fn's output */
+    size_t out_bytes; /* element size of fn's output */
     td_map_inner *fn;
-    const void *ctx;   /* fn's own */
+    const void *ctx; /* fn's own */
 } td_map_half;
 void td_map_through_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx);
 

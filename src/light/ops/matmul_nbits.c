@@ -9,15 +9,13 @@ typedef struct nbits_state {
     td_qlinear linear;
 } nbits_state;
 
-static td_qmode mode_of(const td_prepare *p, int64_t accuracy_level)
-{
+static td_qmode mode_of(const td_prepare *p, int64_t accuracy_level) {
     if (p->activations == TD_ACTIVATIONS_AUTO) return accuracy_level == 4 ? TD_QMODE_INT8 : TD_QMODE_FLOAT;
     return p->activations == TD_ACTIVATIONS_INT8 ? TD_QMODE_INT8 : TD_QMODE_FLOAT;
 }
 
 /* Scales and zero points come as float32, float16 or bfloat16; the packer knows the first two. */
-static treadle_status as_packable(td_prepare *p, const td_tensor *t, const void **data, td_dtype *dtype)
-{
+static treadle_status as_packable(td_prepare *p, const td_tensor *t, const void **data, td_dtype *dtype) {
     *data = t->data;
     *dtype = t->dtype;
     if (t->dtype != TD_BFLOAT16) return TREADLE_OK;
@@ -31,8 +29,8 @@ static treadle_status as_packable(td_prepare *p, const td_tensor *t, const void 
 }
 
 /* An input of the product that has to be a constant of a known number of bytes. */
-static treadle_status constant_input(td_prepare *p, size_t input, const char *name, size_t bytes, const td_tensor **out)
-{
+static treadle_status constant_input(td_prepare *p, size_t input, const char *name, size_t bytes,
+                                     const td_tensor **out) {
     size_t have;
 
     *out = td_input_const(p, input);
@@ -43,8 +41,7 @@ static treadle_status constant_input(td_prepare *p, size_t input, const char *na
 }
 
 /* Without an effect if every input column belongs to the group at its place. */
-static treadle_status check_groups(td_prepare *p, const td_qsource *source)
-{
+static treadle_status check_groups(td_prepare *p, const td_qsource *source) {
     if (!td_has_input(p, 4)) return TREADLE_OK;
     const td_tensor *groups = td_input_const(p, 4);
     if (!groups) return td_unsupported(p, "g_idx that is no constant");
@@ -54,8 +51,7 @@ static treadle_status check_groups(td_prepare *p, const td_qsource *source)
     return TREADLE_OK;
 }
 
-static treadle_status zero_points(td_prepare *p, td_qsource *source)
-{
+static treadle_status zero_points(td_prepare *p, td_qsource *source) {
     const td_tensor *zeros;
     size_t bytes;
 
@@ -70,8 +66,7 @@ static treadle_status zero_points(td_prepare *p, td_qsource *source)
                   : as_packable(p, zeros, &source->zeros, &source->zero_type);
 }
 
-static treadle_status nbits_prepare(td_prepare *p)
-{
+static treadle_status nbits_prepare(td_prepare *p) {
     nbits_state *s = p->state;
     const td_tensor *codes, *scales;
     size_t codes_bytes, scales_bytes;
@@ -81,12 +76,14 @@ static treadle_status nbits_prepare(td_prepare *p)
                          .k = td_attr_int(p, "K"),
                          .scale_type = td_input_dtype(p, 2) == TD_FLOAT16 ? TD_FLOAT16 : TD_FLOAT};
 
-    if (td_attr_int(p, "weight_prepacked")) return td_unsupported(p, "weight_prepacked = %lld", (long long)td_attr_int(p, "weight_prepacked"));
+    if (td_attr_int(p, "weight_prepacked"))
+        return td_unsupported(p, "weight_prepacked = %lld", (long long)td_attr_int(p, "weight_prepacked"));
     if (source.bits != 2 && source.bits != 4 && source.bits != 8)
         return td_unsupported(p, "bits = %d (2, 4 and 8 are supported)", source.bits);
     if (source.block < 16 || (source.block & (source.block - 1)))
         return td_bad_node(p, "block_size = %lld, expected a power of two from 16 on", (long long)source.block);
-    if (source.n <= 0 || source.k <= 0) return td_bad_node(p, "N = %lld, K = %lld", (long long)source.n, (long long)source.k);
+    if (source.n <= 0 || source.k <= 0)
+        return td_bad_node(p, "N = %lld, K = %lld", (long long)source.n, (long long)source.k);
     TD_TRY(td_qsource_sizes(&source, &codes_bytes, &scales_bytes, NULL, p->err));
     if (td_input_dtype(p, 2) == TD_BFLOAT16) scales_bytes /= 2;
     TD_TRY(constant_input(p, 1, "B", codes_bytes, &codes));
@@ -99,14 +96,12 @@ static treadle_status nbits_prepare(td_prepare *p)
     return td_qlinear_bias(p, 5, source.n, &s->linear.bias);
 }
 
-static treadle_status nbits_infer(td_infer *in)
-{
+static treadle_status nbits_infer(td_infer *in) {
     const nbits_state *s = in->state;
     return td_qlinear_infer(in, 0, s->linear.weights.layout.k, s->linear.weights.layout.n);
 }
 
-static treadle_status nbits_run(td_run *r)
-{
+static treadle_status nbits_run(td_run *r) {
     const nbits_state *s = r->state;
     return td_qlinear_run(r, &s->linear, 1, false, r->in[0], r->out);
 }
@@ -115,8 +110,7 @@ const td_op_impl td_op_matmul_nbits = {
     .state_bytes = sizeof(nbits_state), .prepare = nbits_prepare, .infer = nbits_infer, .run = nbits_run};
 
 /* --- treadle::BlockAffineMatMul: W[n, k] = code * scale + minimum, codes [N, blocks, block * bits / 8]. */
-static treadle_status affine_prepare(td_prepare *p)
-{
+static treadle_status affine_prepare(td_prepare *p) {
     nbits_state *s = p->state;
     const td_tensor *codes = td_input_const(p, 1), *scales, *minima;
     td_qsource source = {.bits = (int)td_attr_int(p, "bits"),
@@ -128,7 +122,8 @@ static treadle_status affine_prepare(td_prepare *p)
     if (source.bits != 2 && source.bits != 4 && source.bits != 8)
         return td_unsupported(p, "bits = %d (2, 4 and 8 are supported)", source.bits);
     if (!codes) return td_unsupported(p, "codes that are no constant");
-    if (codes->shape.rank != 3) return td_bad_node(p, "codes of rank %d, expected [N, blocks, block]", codes->shape.rank);
+    if (codes->shape.rank != 3)
+        return td_bad_node(p, "codes of rank %d, expected [N, blocks, block]", codes->shape.rank);
     source.n = codes->shape.dims[0];
     source.block = codes->shape.dims[2] * 8 / source.bits;
     if (TD_MUL_OVERFLOWS(codes->shape.dims[1], source.block, &source.k)) return td_bad_node(p, "codes are too large");

@@ -3,14 +3,12 @@
 
 #include "tensor/half.h"
 
-void td_move_packed_one(const td_tensor *to, int64_t i, const td_tensor *from, int64_t j)
-{
+void td_move_packed_one(const td_tensor *to, int64_t i, const td_tensor *from, int64_t j) {
     td_dtype as = td_dtype_bits(to->dtype) == 2 ? TD_UINT2 : TD_UINT4;
     td_store_i64(as, to->data, i, td_load_i64(as, from->data, j));
 }
 
-void td_move_packed(const td_tensor *to, const td_tensor *from, int64_t start, const int64_t strides[TD_MAX_RANK])
-{
+void td_move_packed(const td_tensor *to, const td_tensor *from, int64_t start, const int64_t strides[TD_MAX_RANK]) {
     int64_t at[TD_MAX_RANK] = {0};
     int64_t count = td_tensor_count(to), source = start;
 
@@ -25,8 +23,7 @@ void td_move_packed(const td_tensor *to, const td_tensor *from, int64_t start, c
     }
 }
 
-void td_move_into(const td_tensor *to, const td_tensor *from, int axis, int64_t offset)
-{
+void td_move_into(const td_tensor *to, const td_tensor *from, int axis, int64_t offset) {
     td_tensor part = *to;
 
     if (td_move_is_packed(to->dtype)) {
@@ -35,8 +32,7 @@ void td_move_into(const td_tensor *to, const td_tensor *from, int axis, int64_t 
         for (int d = 0; d < axis; d++) outer *= to->shape.dims[d];
         int64_t run = from->shape.dims[axis] * inner, step = to->shape.dims[axis] * inner;
         for (int64_t o = 0; o < outer; o++)
-            for (int64_t i = 0; i < run; i++)
-                td_move_packed_one(to, o * step + offset * inner + i, from, o * run + i);
+            for (int64_t i = 0; i < run; i++) td_move_packed_one(to, o * step + offset * inner + i, from, o * run + i);
         return;
     }
     part.shape = from->shape;

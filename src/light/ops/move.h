@@ -5,8 +5,7 @@
 #include "light/op.h"
 
 /* Byte address `elements` after the start of a tensor of whole-byte elements. */
-static inline void *td_move_at(const td_tensor *t, int64_t elements)
-{
+static inline void *td_move_at(const td_tensor *t, int64_t elements) {
     return (char *)t->data + elements * (td_dtype_bits(t->dtype) / 8);
 }
 

@@ -4,15 +4,14 @@
 #include "tensor/half.h"
 
 enum {
-    LINEAR_GROUP = 4,      /* products that may share their activations */
-    LINEAR_ROWS = 512,     /* rows prepared at a time: their codes stay in the L2 cache */
-    LINEAR_COLUMNS = 16,   /* columns come in tiles of this many */
-    LINEAR_GRAIN = 64,     /* columns a thread should have at least */
+    LINEAR_GROUP = 4,    /* products that may share their activations */
+    LINEAR_ROWS = 512,   /* rows prepared at a time: their codes stay in the L2 cache */
+    LINEAR_COLUMNS = 16, /* columns come in tiles of this many */
+    LINEAR_GRAIN = 64,   /* columns a thread should have at least */
 };
 
 treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qmode mode, const char *what,
-                                  td_qlinear *out)
-{
+                                  td_qlinear *out) {
     td_qlayout *layout = &out->weights.layout;
     const void *found;
     void *memory;
@@ -38,14 +37,14 @@ treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qm
     return TREADLE_OK;
 }
 
-treadle_status td_qlinear_bias(td_prepare *p, size_t input, int64_t n, const float **out)
-{
+treadle_status td_qlinear_bias(td_prepare *p, size_t input, int64_t n, const float **out) {
     *out = NULL;
     if (!td_has_input(p, input)) return TREADLE_OK;
     const td_tensor *bias = td_input_const(p, input);
     if (!bias) return td_unsupported(p, "a bias that is no constant");
     if (td_tensor_count(bias) != n)
-        return td_bad_node(p, "the bias has %lld elements, expected %lld", (long long)td_tensor_count(bias), (long long)n);
+        return td_bad_node(p, "the bias has %lld elements, expected %lld", (long long)td_tensor_count(bias),
+                           (long long)n);
     float *values = TD_ARENA_ARRAY(p->arena, float, (size_t)n);
     if (!values) return td_fail_memory(p->err, "a bias", (size_t)n * sizeof *values);
     td_to_f32(bias->dtype, bias->data, n, values);
@@ -53,8 +52,7 @@ treadle_status td_qlinear_bias(td_prepare *p, size_t input, int64_t n, const flo
     return TREADLE_OK;
 }
 
-treadle_status td_qlinear_infer(td_infer *in, size_t output, int64_t k, int64_t n)
-{
+treadle_status td_qlinear_infer(td_infer *in, size_t output, int64_t k, int64_t n) {
     const td_tensor *a = &in->inputs[0]->tensor;
     td_shape out = a->shape;
 
@@ -77,16 +75,14 @@ typedef struct linear_job {
     size_t scratch_bytes;
 } linear_job;
 
-static void fill_range(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void fill_range(void *arg, int64_t begin, int64_t end, int thread) {
     const linear_job *j = arg;
 
     (void)thread;
     td_qact_fill(j->kernels, j->act, begin, end);
 }
 
-static void column_range(void *arg, int64_t begin, int64_t end, int thread)
-{
+static void column_range(void *arg, int64_t begin, int64_t end, int thread) {
     const linear_job *j = arg;
     void *scratch = j->scratch + (size_t)thread * j->scratch_bytes;
 
@@ -100,8 +96,7 @@ static void column_range(void *arg, int64_t begin, int64_t end, int thread)
 }
 
 /* Float32 rows of a tensor: itself, or converted. */
-static const float *rows_of(td_run *r, const td_tensor *t, int64_t count)
-{
+static const float *rows_of(td_run *r, const td_tensor *t, int64_t count) {
     if (t->dtype == TD_FLOAT) return t->data;
     float *rows = td_run_scratch(r, (size_t)count * sizeof *rows);
     if (rows) td_to_f32(t->dtype, t->data, count, rows);
@@ -109,8 +104,7 @@ static const float *rows_of(td_run *r, const td_tensor *t, int64_t count)
 }
 
 treadle_status td_qlinear_run(td_run *r, const td_qlinear *linears, size_t n, bool swiglu, const td_tensor *a,
-                              td_tensor *const *y)
-{
+                              td_tensor *const *y) {
     const td_qlinear *first = &linears[0];
     float *out[LINEAR_GROUP];
     linear_job job = {.kernels = first->kernels, .n_products = swiglu ? 1 : n};

@@ -11,8 +11,7 @@ typedef struct reshape_state {
     int64_t axis; /* Flatten */
 } reshape_state;
 
-static treadle_status read_list(td_prepare *p, const char *name)
-{
+static treadle_status read_list(td_prepare *p, const char *name) {
     reshape_state *s = p->state;
     size_t n = 0;
 
@@ -26,8 +25,7 @@ static treadle_status read_list(td_prepare *p, const char *name)
 }
 
 /* The list, from the attribute or input 1; *known false: its data are not there yet. Absent: n = -1. */
-static treadle_status get_list(td_infer *in, int64_t list[TD_MAX_RANK], int *n, bool *known)
-{
+static treadle_status get_list(td_infer *in, int64_t list[TD_MAX_RANK], int *n, bool *known) {
     const reshape_state *s = in->state;
 
     *known = true;
@@ -44,8 +42,7 @@ static treadle_status get_list(td_infer *in, int64_t list[TD_MAX_RANK], int *n, 
 }
 
 /* Input 0's memory with the output's shape; the input is dense. */
-static treadle_status view_run(td_run *r)
-{
+static treadle_status view_run(td_run *r) {
     td_tensor view = *r->in[0];
 
     view.shape = r->out[0]->shape;
@@ -54,8 +51,7 @@ static treadle_status view_run(td_run *r)
 }
 
 /* --- Reshape */
-static treadle_status reshape_prepare(td_prepare *p)
-{
+static treadle_status reshape_prepare(td_prepare *p) {
     reshape_state *s = p->state;
 
     if (p->opset >= 14) s->allow_zero = td_attr_int(p, "allowzero") != 0;
@@ -63,15 +59,15 @@ static treadle_status reshape_prepare(td_prepare *p)
 }
 
 /* Fills the -1 of `out` so that it has as many elements as `from`. */
-static treadle_status fill_rest(td_infer *in, const td_shape *from, td_shape *out, int rest)
-{
+static treadle_status fill_rest(td_infer *in, const td_shape *from, td_shape *out, int rest) {
     int64_t have = 1, count = 0;
 
     for (int i = 0; i < out->rank; i++)
         if (i != rest && TD_MUL_OVERFLOWS(have, out->dims[i], &have)) return td_infer_fail(in, "shape overflows");
     if (!td_shape_count(from, &count)) return td_infer_fail(in, "shape overflows");
     if (rest >= 0) {
-        if (have == 0 || count % have != 0) return td_infer_fail(in, "%lld elements do not fill the shape", (long long)count);
+        if (have == 0 || count % have != 0)
+            return td_infer_fail(in, "%lld elements do not fill the shape", (long long)count);
         out->dims[rest] = count / have;
     } else if (have != count) {
         return td_infer_fail(in, "%lld elements into a shape of %lld", (long long)count, (long long)have);
@@ -79,8 +75,7 @@ static treadle_status fill_rest(td_infer *in, const td_shape *from, td_shape *ou
     return TREADLE_OK;
 }
 
-static treadle_status reshape_infer(td_infer *in)
-{
+static treadle_status reshape_infer(td_infer *in) {
     const reshape_state *s = in->state;
     const td_value *x = in->inputs[0];
     const td_shape *from = &x->tensor.shape;
@@ -99,7 +94,8 @@ static treadle_status reshape_infer(td_infer *in)
     for (int i = 0; i < out.rank; i++) {
         out.dims[i] = list[i];
         if (list[i] == 0 && !s->allow_zero) {
-            if (from->rank >= 0 && i >= from->rank) return td_infer_fail(in, "0 at %d copies a dimension that is not there", i);
+            if (from->rank >= 0 && i >= from->rank)
+                return td_infer_fail(in, "0 at %d copies a dimension that is not there", i);
             out.dims[i] = from->rank < 0 ? TD_DIM_UNKNOWN : from->dims[i];
             all_known = all_known && out.dims[i] >= 0;
         } else if (list[i] == -1) {
@@ -109,10 +105,8 @@ static treadle_status reshape_infer(td_infer *in)
             return td_infer_fail(in, "%lld in the shape", (long long)list[i]);
         }
     }
-    if (all_known && td_shape_known(from))
-        TD_TRY(fill_rest(in, from, &out, rest));
-    else if (rest >= 0)
-        out.dims[rest] = TD_DIM_UNKNOWN;
+    if (all_known && td_shape_known(from)) TD_TRY(fill_rest(in, from, &out, rest));
+    else if (rest >= 0) out.dims[rest] = TD_DIM_UNKNOWN;
     return td_infer_set(in, 0, x->tensor.dtype, &out);
 }
 
@@ -123,15 +117,13 @@ const td_op_impl td_op_reshape = {.state_bytes = sizeof(reshape_state),
                                   .flags = TD_OP_VIEW};
 
 /* --- Flatten */
-static treadle_status flatten_prepare(td_prepare *p)
-{
+static treadle_status flatten_prepare(td_prepare *p) {
     reshape_state *s = p->state;
     s->axis = td_attr_int(p, "axis");
     return TREADLE_OK;
 }
 
-static treadle_status flatten_infer(td_infer *in)
-{
+static treadle_status flatten_infer(td_infer *in) {
     const reshape_state *s = in->state;
     const td_tensor *x = &in->inputs[0]->tensor;
     td_shape out = {.rank = 2, .dims = {1, 1}};
@@ -141,10 +133,8 @@ static treadle_status flatten_infer(td_infer *in)
     if (axis < 0 || axis > x->shape.rank) return td_infer_fail(in, "axis %lld", (long long)s->axis);
     for (int i = 0; i < x->shape.rank; i++) {
         int64_t *to = &out.dims[i < axis ? 0 : 1];
-        if (*to < 0 || x->shape.dims[i] < 0)
-            *to = *to == 1 ? x->shape.dims[i] : TD_DIM_UNKNOWN;
-        else if (TD_MUL_OVERFLOWS(*to, x->shape.dims[i], to))
-            return td_infer_fail(in, "shape overflows");
+        if (*to < 0 || x->shape.dims[i] < 0) *to = *to == 1 ? x->shape.dims[i] : TD_DIM_UNKNOWN;
+        else if (TD_MUL_OVERFLOWS(*to, x->shape.dims[i], to)) return td_infer_fail(in, "shape overflows");
     }
     return td_infer_set(in, 0, x->dtype, &out);
 }
@@ -159,8 +149,7 @@ const td_op_impl td_op_flatten = {.state_bytes = sizeof(reshape_state),
 static treadle_status axes_prepare(td_prepare *p) { return p->opset < 13 ? read_list(p, "axes") : TREADLE_OK; }
 
 /* Axes as a bit set over `rank` dimensions. */
-static treadle_status axes_bits(td_infer *in, const int64_t *list, int n, int rank, uint32_t *out)
-{
+static treadle_status axes_bits(td_infer *in, const int64_t *list, int n, int rank, uint32_t *out) {
     *out = 0;
     for (int i = 0; i < n; i++) {
         int axis;
@@ -171,8 +160,7 @@ static treadle_status axes_bits(td_infer *in, const int64_t *list, int n, int ra
     return TREADLE_OK;
 }
 
-static treadle_status squeeze_infer(td_infer *in)
-{
+static treadle_status squeeze_infer(td_infer *in) {
     const td_tensor *x = &in->inputs[0]->tensor;
     td_shape out = {0};
     int64_t list[TD_MAX_RANK];
@@ -195,8 +183,7 @@ static treadle_status squeeze_infer(td_infer *in)
     return td_infer_set(in, 0, x->dtype, &out);
 }
 
-static treadle_status unsqueeze_infer(td_infer *in)
-{
+static treadle_status unsqueeze_infer(td_infer *in) {
     const td_tensor *x = &in->inputs[0]->tensor;
     td_shape out = {0};
     int64_t list[TD_MAX_RANK];
@@ -215,8 +202,7 @@ static treadle_status unsqueeze_infer(td_infer *in)
 }
 
 /* Dimensions of 1 come and go; the others keep their order and strides. */
-static treadle_status ones_run(td_run *r)
-{
+static treadle_status ones_run(td_run *r) {
     const td_tensor *x = r->in[0];
     td_tensor view = *x;
     int from = 0;

@@ -11,8 +11,7 @@ typedef struct shape_state {
     bool has_end;
 } shape_state;
 
-static treadle_status shape_prepare(td_prepare *p)
-{
+static treadle_status shape_prepare(td_prepare *p) {
     shape_state *s = p->state;
 
     if (p->opset < 15) return TREADLE_OK;
@@ -22,8 +21,7 @@ static treadle_status shape_prepare(td_prepare *p)
     return TREADLE_OK;
 }
 
-static void shape_range(const shape_state *s, int rank, int *from, int *to)
-{
+static void shape_range(const shape_state *s, int rank, int *from, int *to) {
     int64_t start = s->start < 0 ? s->start + rank : s->start;
     int64_t end = !s->has_end ? rank : s->end < 0 ? s->end + rank : s->end;
 
@@ -31,8 +29,7 @@ static void shape_range(const shape_state *s, int rank, int *from, int *to)
     *to = (int)TD_MAX((int64_t)*from, TD_MIN(end, (int64_t)rank));
 }
 
-static treadle_status shape_infer(td_infer *in)
-{
+static treadle_status shape_infer(td_infer *in) {
     int rank = in->inputs[0]->tensor.shape.rank, from, to;
 
     if (rank < 0) return td_infer_unknown(in, 0, TD_INT64, 1);
@@ -41,8 +38,7 @@ static treadle_status shape_infer(td_infer *in)
     return td_infer_set(in, 0, TD_INT64, &out);
 }
 
-static treadle_status shape_run(td_run *r)
-{
+static treadle_status shape_run(td_run *r) {
     int from, to;
     int64_t *out = r->out[0]->data;
 
@@ -59,8 +55,7 @@ const td_op_impl td_op_shape = {.state_bytes = sizeof(shape_state),
 
 static treadle_status size_infer(td_infer *in) { return td_infer_set(in, 0, TD_INT64, &(td_shape){0}); }
 
-static treadle_status size_run(td_run *r)
-{
+static treadle_status size_run(td_run *r) {
     *(int64_t *)r->out[0]->data = td_tensor_count(r->in[0]);
     return TREADLE_OK;
 }
@@ -73,8 +68,7 @@ typedef struct fill_state {
     const void *value; /* one element; NULL: zero */
 } fill_state;
 
-static treadle_status fill_prepare(td_prepare *p)
-{
+static treadle_status fill_prepare(td_prepare *p) {
     fill_state *s = p->state;
     const td_onnx_tensor *value = td_attr_tensor(p, "value");
 
@@ -85,8 +79,7 @@ static treadle_status fill_prepare(td_prepare *p)
     return TREADLE_OK;
 }
 
-static treadle_status fill_infer(td_infer *in)
-{
+static treadle_status fill_infer(td_infer *in) {
     const fill_state *s = in->state;
     const td_shape *of_list = &in->inputs[0]->tensor.shape;
     int64_t list[TD_MAX_RANK];
@@ -105,8 +98,7 @@ static treadle_status fill_infer(td_infer *in)
     return td_infer_set(in, 0, s->dtype, &out);
 }
 
-static treadle_status fill_run(td_run *r)
-{
+static treadle_status fill_run(td_run *r) {
     const fill_state *s = r->state;
     td_tensor *out = r->out[0];
     int64_t count = td_tensor_count(out);
@@ -114,29 +106,23 @@ static treadle_status fill_run(td_run *r)
 
     if (td_move_is_packed(s->dtype)) {
         for (int64_t i = 0; i < count; i++) {
-            if (s->value)
-                td_move_packed_one(out, i, &one, 0);
-            else
-                td_store_i64(s->dtype, out->data, i, 0);
+            if (s->value) td_move_packed_one(out, i, &one, 0);
+            else td_store_i64(s->dtype, out->data, i, 0);
         }
         return TREADLE_OK;
     }
     size_t width = (size_t)td_dtype_bits(s->dtype) / 8;
-    if (!s->value)
-        memset(out->data, 0, (size_t)count * width);
+    if (!s->value) memset(out->data, 0, (size_t)count * width);
     else
         for (int64_t i = 0; i < count; i++) memcpy((char *)out->data + (size_t)i * width, s->value, width);
     return TREADLE_OK;
 }
 
-const td_op_impl td_op_constant_of_shape = {.state_bytes = sizeof(fill_state),
-                                            .prepare = fill_prepare,
-                                            .infer = fill_infer,
-                                            .run = fill_run};
+const td_op_impl td_op_constant_of_shape = {
+    .state_bytes = sizeof(fill_state), .prepare = fill_prepare, .infer = fill_infer, .run = fill_run};
 
 /* --- Range: number of elements = max(0, ceil((limit - start) / delta)). */
-static treadle_status range_infer(td_infer *in)
-{
+static treadle_status range_infer(td_infer *in) {
     td_dtype dtype = in->inputs[0]->tensor.dtype;
     td_shape out = {.rank = 1};
 
@@ -147,7 +133,8 @@ static treadle_status range_infer(td_infer *in)
         double limit = td_load_f64(dtype, in->inputs[1]->tensor.data, 0);
         double delta = td_load_f64(dtype, in->inputs[2]->tensor.data, 0);
         double count = ceil((limit - start) / delta);
-        if (delta == 0 || !(fabs(count) < 0x1p48)) return td_infer_fail(in, "start %g, limit %g, delta %g", start, limit, delta);
+        if (delta == 0 || !(fabs(count) < 0x1p48))
+            return td_infer_fail(in, "start %g, limit %g, delta %g", start, limit, delta);
         out.dims[0] = count > 0 ? (int64_t)count : 0;
     } else {
         int64_t start = td_load_i64(dtype, in->inputs[0]->tensor.data, 0);
@@ -164,8 +151,7 @@ static treadle_status range_infer(td_infer *in)
     return td_infer_set(in, 0, dtype, &out);
 }
 
-static treadle_status range_run(td_run *r)
-{
+static treadle_status range_run(td_run *r) {
     td_tensor *out = r->out[0];
     int64_t n = out->shape.dims[0];
 
@@ -175,8 +161,7 @@ static treadle_status range_run(td_run *r)
     } else {
         uint64_t start = (uint64_t)td_load_i64(out->dtype, r->in[0]->data, 0);
         uint64_t delta = (uint64_t)td_load_i64(out->dtype, r->in[2]->data, 0);
-        for (int64_t i = 0; i < n; i++)
-            td_store_i64(out->dtype, out->data, i, (int64_t)(start + (uint64_t)i * delta));
+        for (int64_t i = 0; i < n; i++) td_store_i64(out->dtype, out->data, i, (int64_t)(start + (uint64_t)i * delta));
     }
     return TREADLE_OK;
 }
@@ -184,8 +169,7 @@ static treadle_status range_run(td_run *r)
 const td_op_impl td_op_range = {.infer = range_infer, .run = range_run};
 
 /* --- Expand: a view that walks broadcast dimensions with stride 0. */
-static treadle_status expand_infer(td_infer *in)
-{
+static treadle_status expand_infer(td_infer *in) {
     const td_tensor *x = &in->inputs[0]->tensor;
     const td_shape *of_list = &in->inputs[1]->tensor.shape;
     td_shape to = {0}, out;
@@ -193,8 +177,8 @@ static treadle_status expand_infer(td_infer *in)
 
     TD_TRY(td_infer_ints(in, 1, to.dims, &to.rank, &known));
     if (!known || x->shape.rank < 0) {
-        bool has_rank = x->shape.rank >= 0 && of_list->rank == 1 && of_list->dims[0] >= 0 &&
-                        of_list->dims[0] <= TD_MAX_RANK;
+        bool has_rank =
+            x->shape.rank >= 0 && of_list->rank == 1 && of_list->dims[0] >= 0 && of_list->dims[0] <= TD_MAX_RANK;
         return td_infer_unknown(in, 0, x->dtype, has_rank ? TD_MAX(x->shape.rank, (int)of_list->dims[0]) : -1);
     }
     for (int i = 0; i < to.rank; i++)
@@ -203,8 +187,7 @@ static treadle_status expand_infer(td_infer *in)
     return td_infer_set(in, 0, x->dtype, &out);
 }
 
-static treadle_status expand_run(td_run *r)
-{
+static treadle_status expand_run(td_run *r) {
     const td_tensor *x = r->in[0];
     td_shape out = r->out[0]->shape;
     td_tensor view = *x;
@@ -224,8 +207,7 @@ static treadle_status expand_run(td_run *r)
 const td_op_impl td_op_expand = {.infer = expand_infer, .run = expand_run, .flags = TD_OP_VIEW, .strided_inputs = 1};
 
 /* --- Tile (from opset 6: repeats as an input) */
-static treadle_status tile_infer(td_infer *in)
-{
+static treadle_status tile_infer(td_infer *in) {
     const td_tensor *x = &in->inputs[0]->tensor;
     int64_t repeats[TD_MAX_RANK];
     td_shape out = x->shape;
@@ -237,16 +219,13 @@ static treadle_status tile_infer(td_infer *in)
     if (n != out.rank) return td_infer_fail(in, "%d repeats for rank %d", n, out.rank);
     for (int d = 0; d < n; d++) {
         if (repeats[d] < 0) return td_infer_fail(in, "repeat %lld", (long long)repeats[d]);
-        if (out.dims[d] < 0)
-            out.dims[d] = repeats[d] == 1 ? out.dims[d] : TD_DIM_UNKNOWN;
-        else if (TD_MUL_OVERFLOWS(out.dims[d], repeats[d], &out.dims[d]))
-            return td_infer_fail(in, "shape overflows");
+        if (out.dims[d] < 0) out.dims[d] = repeats[d] == 1 ? out.dims[d] : TD_DIM_UNKNOWN;
+        else if (TD_MUL_OVERFLOWS(out.dims[d], repeats[d], &out.dims[d])) return td_infer_fail(in, "shape overflows");
     }
     return td_infer_set(in, 0, x->dtype, &out);
 }
 
-static treadle_status tile_run(td_run *r)
-{
+static treadle_status tile_run(td_run *r) {
     const td_tensor *x = r->in[0];
     td_tensor *out = r->out[0];
     int64_t at[TD_MAX_RANK] = {0}, strides[TD_MAX_RANK], from = 0;
@@ -255,10 +234,8 @@ static treadle_status tile_run(td_run *r)
     td_tensor_dense_strides(&x->shape, strides);
     size_t width = (size_t)td_dtype_bits(x->dtype) / 8;
     for (int64_t i = 0; i < count; i++) {
-        if (width)
-            memcpy((char *)out->data + (size_t)i * width, (const char *)x->data + (size_t)from * width, width);
-        else
-            td_move_packed_one(out, i, x, from);
+        if (width) memcpy((char *)out->data + (size_t)i * width, (const char *)x->data + (size_t)from * width, width);
+        else td_move_packed_one(out, i, x, from);
         for (int d = out->shape.rank - 1; d >= 0; d--) {
             int64_t dim = x->shape.dims[d];
             from += ++at[d] % dim ? strides[d] : -(dim - 1) * strides[d];
@@ -276,23 +253,20 @@ typedef struct trilu_state {
     bool upper;
 } trilu_state;
 
-static treadle_status trilu_prepare(td_prepare *p)
-{
+static treadle_status trilu_prepare(td_prepare *p) {
     trilu_state *s = p->state;
     s->upper = td_attr_int(p, "upper") != 0;
     return TREADLE_OK;
 }
 
-static treadle_status trilu_infer(td_infer *in)
-{
+static treadle_status trilu_infer(td_infer *in) {
     int rank = in->inputs[0]->tensor.shape.rank;
 
     if (rank == 0 || rank == 1) return td_infer_fail(in, "rank %d, expected matrices", rank);
     return td_infer_same(in, 0, 0);
 }
 
-static treadle_status trilu_run(td_run *r)
-{
+static treadle_status trilu_run(td_run *r) {
     const trilu_state *s = r->state;
     const td_tensor *x = r->in[0];
     const int64_t *k_data = r->n_inputs > 1 && r->in[1] ? r->in[1]->data : NULL;

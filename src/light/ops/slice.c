@@ -8,8 +8,7 @@ typedef struct slice_state {
     const int64_t *starts, *ends, *axes;
 } slice_state;
 
-static treadle_status slice_prepare(td_prepare *p)
-{
+static treadle_status slice_prepare(td_prepare *p) {
     slice_state *s = p->state;
     size_t n_ends;
 
@@ -29,8 +28,7 @@ typedef struct slice_lists {
     bool known, axes_known;
 } slice_lists;
 
-static treadle_status optional_list(td_infer *in, size_t input, int n, int64_t list[TD_MAX_RANK], bool *known)
-{
+static treadle_status optional_list(td_infer *in, size_t input, int n, int64_t list[TD_MAX_RANK], bool *known) {
     int n_list;
 
     *known = true;
@@ -40,8 +38,7 @@ static treadle_status optional_list(td_infer *in, size_t input, int n, int64_t l
     return TREADLE_OK;
 }
 
-static treadle_status read_lists(td_infer *in, slice_lists *l)
-{
+static treadle_status read_lists(td_infer *in, slice_lists *l) {
     const slice_state *s = in->state;
     bool starts_known = true, ends_known = true, steps_known = true;
     int n_ends;
@@ -63,8 +60,7 @@ static treadle_status read_lists(td_infer *in, slice_lists *l)
     }
     TD_TRY(td_infer_ints(in, 1, l->starts, &l->n, &starts_known));
     TD_TRY(td_infer_ints(in, 2, l->ends, &n_ends, &ends_known));
-    if (starts_known && ends_known && l->n != n_ends)
-        return td_infer_fail(in, "%d starts and %d ends", l->n, n_ends);
+    if (starts_known && ends_known && l->n != n_ends) return td_infer_fail(in, "%d starts and %d ends", l->n, n_ends);
     if (!starts_known) l->n = n_ends;
     l->known = starts_known && ends_known;
     if (!starts_known && !ends_known) {
@@ -78,8 +74,7 @@ static treadle_status read_lists(td_infer *in, slice_lists *l)
 }
 
 /* First position and count along a dimension, as NumPy clamps them. */
-static void clamp_range(int64_t start, int64_t end, int64_t step, int64_t dim, int64_t *first, int64_t *count)
-{
+static void clamp_range(int64_t start, int64_t end, int64_t step, int64_t dim, int64_t *first, int64_t *count) {
     int64_t low = step > 0 ? 0 : -1, high = step > 0 ? dim : dim - 1;
 
     if (start < 0) start = start < -dim ? low : start + dim;
@@ -87,16 +82,13 @@ static void clamp_range(int64_t start, int64_t end, int64_t step, int64_t dim, i
     start = TD_MAX(low, TD_MIN(start, high));
     end = TD_MAX(low, TD_MIN(end, high));
     *first = start;
-    if (step > 0)
-        *count = end > start ? (int64_t)(((uint64_t)(end - start) - 1) / (uint64_t)step + 1) : 0;
-    else
-        *count = start > end ? (int64_t)(((uint64_t)(start - end) - 1) / (0 - (uint64_t)step) + 1) : 0;
+    if (step > 0) *count = end > start ? (int64_t)(((uint64_t)(end - start) - 1) / (uint64_t)step + 1) : 0;
+    else *count = start > end ? (int64_t)(((uint64_t)(start - end) - 1) / (0 - (uint64_t)step) + 1) : 0;
 }
 
 /* The view's shape; and, if wanted, strides and the first element's place in a tensor with `from` strides. */
 static treadle_status slice_shape(td_infer *in, const slice_lists *l, const td_shape *x, td_shape *out, int64_t first[],
-                                  int64_t step[])
-{
+                                  int64_t step[]) {
     uint32_t seen = 0;
 
     *out = *x;
@@ -120,8 +112,7 @@ static treadle_status slice_shape(td_infer *in, const slice_lists *l, const td_s
     return TREADLE_OK;
 }
 
-static treadle_status slice_infer(td_infer *in)
-{
+static treadle_status slice_infer(td_infer *in) {
     const td_tensor *x = &in->inputs[0]->tensor;
     int64_t first[TD_MAX_RANK], step[TD_MAX_RANK];
     slice_lists lists;
@@ -135,8 +126,7 @@ static treadle_status slice_infer(td_infer *in)
 }
 
 /* Views are for whole-byte elements; others are copied. */
-static treadle_status walk_run(td_run *r, const td_shape *shape, int64_t start, const int64_t strides[TD_MAX_RANK])
-{
+static treadle_status walk_run(td_run *r, const td_shape *shape, int64_t start, const int64_t strides[TD_MAX_RANK]) {
     const td_tensor *x = r->in[0];
     td_tensor view = *x;
 
@@ -151,8 +141,7 @@ static treadle_status walk_run(td_run *r, const td_shape *shape, int64_t start, 
     return td_run_view(r, 0, 0, &view);
 }
 
-static treadle_status slice_run(td_run *r)
-{
+static treadle_status slice_run(td_run *r) {
     td_infer in = {.state = r->state,
                    .n_inputs = r->n_inputs,
                    .n_outputs = r->n_outputs,
@@ -186,8 +175,7 @@ typedef struct transpose_state {
     const int64_t *perm; /* n == 0: reversed */
 } transpose_state;
 
-static treadle_status transpose_prepare(td_prepare *p)
-{
+static treadle_status transpose_prepare(td_prepare *p) {
     transpose_state *s = p->state;
     uint32_t seen = 0;
 
@@ -203,8 +191,7 @@ static treadle_status transpose_prepare(td_prepare *p)
 
 static int permuted(const transpose_state *s, int rank, int d) { return s->n ? (int)s->perm[d] : rank - 1 - d; }
 
-static treadle_status transpose_infer(td_infer *in)
-{
+static treadle_status transpose_infer(td_infer *in) {
     const transpose_state *s = in->state;
     const td_tensor *x = &in->inputs[0]->tensor;
     td_shape out = {.rank = x->shape.rank};
@@ -215,8 +202,7 @@ static treadle_status transpose_infer(td_infer *in)
     return td_infer_set(in, 0, x->dtype, &out);
 }
 
-static treadle_status transpose_run(td_run *r)
-{
+static treadle_status transpose_run(td_run *r) {
     const transpose_state *s = r->state;
     const td_tensor *x = r->in[0];
     int64_t strides[TD_MAX_RANK];

@@ -9,8 +9,7 @@ typedef struct split_state {
     const int64_t *sizes;
 } split_state;
 
-static treadle_status split_prepare(td_prepare *p)
-{
+static treadle_status split_prepare(td_prepare *p) {
     split_state *s = p->state;
 
     s->axis = td_attr_int(p, "axis");
@@ -26,15 +25,15 @@ static treadle_status split_prepare(td_prepare *p)
 }
 
 /* Size of output i. false: not known yet. */
-static bool split_size(const td_infer *in, const split_state *s, size_t i, int64_t whole, int64_t *out)
-{
+static bool split_size(const td_infer *in, const split_state *s, size_t i, int64_t whole, int64_t *out) {
     const td_value *sizes = in->n_inputs > 1 ? in->inputs[1] : NULL;
 
     if (s->has_sizes) {
         *out = s->sizes[i];
     } else if (sizes && sizes->kind == TD_VALUE_TENSOR) {
         if (!sizes->tensor.data) return false;
-        *out = ((const int64_t *)sizes->tensor.data)[(int64_t)i * (sizes->tensor.shape.rank ? sizes->tensor.strides[0] : 0)];
+        *out = ((const int64_t *)
+                    sizes->tensor.data)[(int64_t)i * (sizes->tensor.shape.rank ? sizes->tensor.strides[0] : 0)];
     } else {
         if (whole < 0) return false;
         int64_t n = (int64_t)in->n_outputs, chunk = (whole + n - 1) / n;
@@ -43,8 +42,7 @@ static bool split_size(const td_infer *in, const split_state *s, size_t i, int64
     return true;
 }
 
-static treadle_status split_infer(td_infer *in)
-{
+static treadle_status split_infer(td_infer *in) {
     const split_state *s = in->state;
     const td_tensor *x = &in->inputs[0]->tensor;
     const td_value *sizes = in->n_inputs > 1 ? in->inputs[1] : NULL;
@@ -77,8 +75,7 @@ static treadle_status split_infer(td_infer *in)
 }
 
 /* Sizes of unwanted outputs count for the offset, so they are worked out again from what is there. */
-static treadle_status split_run(td_run *r)
-{
+static treadle_status split_run(td_run *r) {
     const split_state *s = r->state;
     const td_tensor *x = r->in[0];
     int axis = (int)(s->axis < 0 ? s->axis + x->shape.rank : s->axis);

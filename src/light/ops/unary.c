@@ -15,9 +15,9 @@ typedef struct unary_state {
     } with; /* what the loops get as context */
 } unary_state;
 
-#define FLOAT1(name, f32_expr, f64_expr)                                                                              \
-    TD_LOOP1(name##_f32, float, float, f32_expr)                                                                      \
-    TD_LOOP1(name##_f64, double, double, f64_expr)                                                                    \
+#define FLOAT1(name, f32_expr, f64_expr)                                                                               \
+    TD_LOOP1(name##_f32, float, float, f32_expr)                                                                       \
+    TD_LOOP1(name##_f64, double, double, f64_expr)                                                                     \
     static const td_map_row name##_rows[] = {{TD_FLOAT, name##_f32}, {TD_DOUBLE, name##_f64}};
 #define FLOAT1_FN(name, fn) FLOAT1(name, fn##f(a), fn(a))
 #define ALPHA (*(const float *)ctx)
@@ -42,25 +42,24 @@ FLOAT1_FN(round, rint) /* halves to even */
 FLOAT1(reciprocal, 1.0f / a, 1.0 / a)
 FLOAT1(softplus, a > 0 ? a + log1pf(expf(-a)) : log1pf(expf(a)), a > 0 ? a + log1p(exp(-a)) : log1p(exp(a)))
 FLOAT1(softsign, a / (1.0f + fabsf(a)), a / (1.0 + fabs(a)))
-FLOAT1(mish, a * tanhf(a > 0 ? a + log1pf(expf(-a)) : log1pf(expf(a))),
-       a * tanh(a > 0 ? a + log1p(exp(-a)) : log1p(exp(a))))
-FLOAT1(hard_swish, a * fmaxf(0.0f, fminf(1.0f, a / 6.0f + 0.5f)), a * fmax(0.0, fmin(1.0, a / 6.0 + 0.5)))
+FLOAT1(mish, a *tanhf(a > 0 ? a + log1pf(expf(-a)) : log1pf(expf(a))),
+       a *tanh(a > 0 ? a + log1p(exp(-a)) : log1p(exp(a))))
+FLOAT1(hard_swish, a *fmaxf(0.0f, fminf(1.0f, a / 6.0f + 0.5f)), a *fmax(0.0, fmin(1.0, a / 6.0 + 0.5)))
 FLOAT1(elu, a < 0 ? ALPHA * expm1f(a) : a, a < 0 ? (double)ALPHA * expm1(a) : a)
-FLOAT1(celu, fmaxf(0.0f, a) + fminf(0.0f, ALPHA * expm1f(a / ALPHA)),
-       fmax(0.0, a) + fmin(0.0, (double)ALPHA * expm1(a / (double)ALPHA)))
-FLOAT1(selu, BETA * (a > 0 ? a : ALPHA * expm1f(a)), (double)BETA * (a > 0 ? a : (double)ALPHA * expm1(a)))
+FLOAT1(celu, fmaxf(0.0f, a) + fminf(0.0f, ALPHA *expm1f(a / ALPHA)),
+       fmax(0.0, a) + fmin(0.0, (double)ALPHA *expm1(a / (double)ALPHA)))
+FLOAT1(selu, BETA *(a > 0 ? a : ALPHA * expm1f(a)), (double)BETA *(a > 0 ? a : (double)ALPHA * expm1(a)))
 FLOAT1(leaky_relu, a < 0 ? ALPHA * a : a, a < 0 ? (double)ALPHA * a : a)
 FLOAT1(thresholded_relu, a > ALPHA ? a : 0.0f, a > (double)ALPHA ? a : 0.0)
-FLOAT1(hard_sigmoid, fmaxf(0.0f, fminf(1.0f, ALPHA * a + BETA)),
-       fmax(0.0, fmin(1.0, (double)ALPHA * a + (double)BETA)))
-FLOAT1(shrink, a < -BETA ? a + ALPHA : a > BETA ? a - ALPHA : 0.0f,
-       a < -(double)BETA ? a + (double)ALPHA : a > (double)BETA ? a - (double)ALPHA : 0.0)
+FLOAT1(hard_sigmoid, fmaxf(0.0f, fminf(1.0f, ALPHA *a + BETA)), fmax(0.0, fmin(1.0, (double)ALPHA *a + (double)BETA)))
+FLOAT1(shrink, a<-BETA ? a + ALPHA : a> BETA ? a - ALPHA : 0.0f,
+       a<-(double)BETA ? a + (double)ALPHA : a>(double) BETA ? a - (double)ALPHA : 0.0)
 
 /* float32 by the kernels, which want their operands side by side: others go through a buffer, with the same results. */
 typedef void vmath_call(const td_vmath_kernels *kernels, const float *x, int64_t n, float alpha, float *y);
 
-static void run_vmath(vmath_call *call, int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx)
-{
+static void run_vmath(vmath_call *call, int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS],
+                      const void *ctx) {
     enum { CHUNK = 256 };
     const td_vmath_kernels *kernels = td_vmath_pick();
     float buffer[CHUNK];
@@ -77,17 +76,16 @@ static void run_vmath(vmath_call *call, int64_t n, char *const p[TD_MAP_OPERANDS
     }
 }
 
-#define VMATH1(name, f32_call, f64_expr)                                                                              \
-    static void name##_call(const td_vmath_kernels *k, const float *x, int64_t n, float alpha, float *y)              \
-    {                                                                                                                 \
-        (void)alpha;                                                                                                  \
-        f32_call;                                                                                                     \
-    }                                                                                                                 \
-    static void name##_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx) \
-    {                                                                                                                 \
-        run_vmath(name##_call, n, p, s, ctx);                                                                         \
-    }                                                                                                                 \
-    TD_LOOP1(name##_f64, double, double, f64_expr)                                                                    \
+#define VMATH1(name, f32_call, f64_expr)                                                                               \
+    static void name##_call(const td_vmath_kernels *k, const float *x, int64_t n, float alpha, float *y) {             \
+        (void)alpha;                                                                                                   \
+        f32_call;                                                                                                      \
+    }                                                                                                                  \
+    static void name##_f32(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS],                \
+                           const void *ctx) {                                                                          \
+        run_vmath(name##_call, n, p, s, ctx);                                                                          \
+    }                                                                                                                  \
+    TD_LOOP1(name##_f64, double, double, f64_expr)                                                                     \
     static const td_map_row name##_rows[] = {{TD_FLOAT, name##_f32}, {TD_DOUBLE, name##_f64}};
 VMATH1(exp, k->exp(x, n, y), exp(a))
 VMATH1(tanh, k->tanh(x, n, y), tanh(a))
@@ -104,7 +102,7 @@ VMATH1(gelu_tanh, k->gelu_tanh(x, n, y), 0.5 * a * (1.0 + tanh(0.797884560802865
 #define RELU_LOOP(sfx, T, U, dtype, name) TD_LOOP1(name##_##sfx, T, T, a > 0 ? a : 0)
 #define SAME_LOOP(sfx, T, U, dtype, name) TD_LOOP1(name##_##sfx, T, T, a)
 #define SIGN_UNSIGNED(sfx, T, U, dtype, name) TD_LOOP1(name##_##sfx, T, T, a > 0)
-#define NOT_LOOP(sfx, T, U, dtype, name) TD_LOOP1(name##_##sfx, T, T, (U)~(U)a)
+#define NOT_LOOP(sfx, T, U, dtype, name) TD_LOOP1(name##_##sfx, T, T, (U) ~(U)a)
 TD_FOR_SIGNED(ABS_LOOP, abs)
 TD_FOR_UNSIGNED(SAME_LOOP, abs)
 TD_LOOP1(abs_f32, float, float, fabsf(a))
@@ -140,8 +138,7 @@ TD_LOOP1(is_inf_f64, bool, double, isinf(a) && (a > 0 ? BETA : ALPHA) != 0)
 static const td_map_row is_inf_rows[] = {{TD_FLOAT, is_inf_f32}, {TD_DOUBLE, is_inf_f64}};
 
 /* --- the op */
-static treadle_status prepare_rows(td_prepare *p, const td_map_row *rows, size_t n_rows, td_dtype out)
-{
+static treadle_status prepare_rows(td_prepare *p, const td_map_row *rows, size_t n_rows, td_dtype out) {
     unary_state *s = p->state;
     td_dtype dtype = td_input_dtype(p, 0);
 
@@ -153,38 +150,35 @@ static treadle_status prepare_rows(td_prepare *p, const td_map_row *rows, size_t
     return TREADLE_OK;
 }
 
-static treadle_status unary_infer(td_infer *in)
-{
+static treadle_status unary_infer(td_infer *in) {
     const unary_state *s = in->state;
     return td_infer_set(in, 0, s->out, &in->inputs[0]->tensor.shape);
 }
 
-static treadle_status unary_run(td_run *r)
-{
+static treadle_status unary_run(td_run *r) {
     const unary_state *s = r->state;
     td_map_run(r->pool, r->out[0], r->in, 1, s->fn, s->through_half ? (const void *)&s->half : (const void *)&s->with);
     return TREADLE_OK;
 }
 
-#define UNARY_IMPL(name)                                                                                              \
-    const td_op_impl td_op_##name = {.state_bytes = sizeof(unary_state),                                              \
-                                     .prepare = name##_prepare,                                                       \
-                                     .infer = unary_infer,                                                            \
-                                     .run = unary_run,                                                                \
+#define UNARY_IMPL(name)                                                                                               \
+    const td_op_impl td_op_##name = {.state_bytes = sizeof(unary_state),                                               \
+                                     .prepare = name##_prepare,                                                        \
+                                     .infer = unary_infer,                                                             \
+                                     .run = unary_run,                                                                 \
                                      .flags = TD_OP_INPLACE | TD_OP_ANY_STRIDE};
-#define UNARY_OP(name, rows, out)                                                                                     \
-    static treadle_status name##_prepare(td_prepare *p) { return prepare_rows(p, rows, TD_COUNT(rows), out); }        \
+#define UNARY_OP(name, rows, out)                                                                                      \
+    static treadle_status name##_prepare(td_prepare *p) { return prepare_rows(p, rows, TD_COUNT(rows), out); }         \
     UNARY_IMPL(name)
 /* With attributes as loop context; NULL: no second one. */
-#define UNARY_ALPHA_OP(name, alpha_name, beta_name)                                                                   \
-    static treadle_status name##_prepare(td_prepare *p)                                                               \
-    {                                                                                                                 \
-        unary_state *s = p->state;                                                                                    \
-        const char *second = beta_name;                                                                               \
-        s->with.alpha = td_attr_float(p, alpha_name);                                                                 \
-        if (second) s->with.beta = td_attr_float(p, second);                                                          \
-        return prepare_rows(p, name##_rows, TD_COUNT(name##_rows), TD_UNDEFINED);                                     \
-    }                                                                                                                 \
+#define UNARY_ALPHA_OP(name, alpha_name, beta_name)                                                                    \
+    static treadle_status name##_prepare(td_prepare *p) {                                                              \
+        unary_state *s = p->state;                                                                                     \
+        const char *second = beta_name;                                                                                \
+        s->with.alpha = td_attr_float(p, alpha_name);                                                                  \
+        if (second) s->with.beta = td_attr_float(p, second);                                                           \
+        return prepare_rows(p, name##_rows, TD_COUNT(name##_rows), TD_UNDEFINED);                                      \
+    }                                                                                                                  \
     UNARY_IMPL(name)
 
 UNARY_OP(sqrt, sqrt_rows, TD_UNDEFINED)
@@ -228,8 +222,7 @@ UNARY_ALPHA_OP(hard_sigmoid, "alpha", "beta")
 UNARY_ALPHA_OP(shrink, "bias", "lambd")
 UNARY_ALPHA_OP(swish, "alpha", NULL)
 
-static treadle_status is_inf_prepare(td_prepare *p)
-{
+static treadle_status is_inf_prepare(td_prepare *p) {
     unary_state *s = p->state;
 
     s->with.alpha = td_attr_int(p, "detect_negative") ? 1.0f : 0.0f;
@@ -238,8 +231,7 @@ static treadle_status is_inf_prepare(td_prepare *p)
 }
 UNARY_IMPL(is_inf)
 
-static treadle_status gelu_prepare(td_prepare *p)
-{
+static treadle_status gelu_prepare(td_prepare *p) {
     td_str how = td_attr_string(p, "approximate");
 
     if (td_str_is(how, "tanh")) return prepare_rows(p, gelu_tanh_rows, TD_COUNT(gelu_tanh_rows), TD_UNDEFINED);

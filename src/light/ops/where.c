@@ -8,17 +8,14 @@
 #include <string.h>
 
 /* --- Where: elements are moved by size, whatever their type. */
-TD_INLINE void choose(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], size_t width)
-{
-    for (int64_t i = 0; i < n; i++)
-        memcpy(p[0] + i * s[0], p[1][i * s[1]] ? p[2] + i * s[2] : p[3] + i * s[3], width);
+TD_INLINE void choose(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], size_t width) {
+    for (int64_t i = 0; i < n; i++) memcpy(p[0] + i * s[0], p[1][i * s[1]] ? p[2] + i * s[2] : p[3] + i * s[3], width);
 }
-#define CHOOSE(width)                                                                                                 \
-    static void choose_##width(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS],           \
-                               const void *ctx)                                                                       \
-    {                                                                                                                 \
-        (void)ctx;                                                                                                    \
-        choose(n, p, s, width);                                                                                       \
+#define CHOOSE(width)                                                                                                  \
+    static void choose_##width(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS],            \
+                               const void *ctx) {                                                                      \
+        (void)ctx;                                                                                                     \
+        choose(n, p, s, width);                                                                                        \
     }
 CHOOSE(1)
 CHOOSE(2)
@@ -30,8 +27,7 @@ typedef struct where_state {
     td_map_inner *fn;
 } where_state;
 
-static treadle_status where_prepare(td_prepare *p)
-{
+static treadle_status where_prepare(td_prepare *p) {
     where_state *s = p->state;
 
     switch (td_dtype_bits(td_input_dtype(p, 1))) {
@@ -47,8 +43,7 @@ static treadle_status where_prepare(td_prepare *p)
 
 static treadle_status where_infer(td_infer *in) { return td_infer_broadcast(in, 0, in->inputs[1]->tensor.dtype, 3); }
 
-static treadle_status where_run(td_run *r)
-{
+static treadle_status where_run(td_run *r) {
     const where_state *s = r->state;
     td_map_run(r->pool, r->out[0], r->in, 3, s->fn, NULL);
     return TREADLE_OK;
@@ -68,11 +63,10 @@ typedef struct clip_bounds {
 } clip_bounds;
 
 #define BOUNDS ((const clip_bounds *)ctx)
-#define CLIP_LOOP(sfx, T, low, high)                                                                                  \
-    TD_LOOP1(clip_##sfx, T, T,                                                                                        \
-             (a < (T)BOUNDS->low ? (T)BOUNDS->low : a) > (T)BOUNDS->high                                              \
-                 ? (T)BOUNDS->high                                                                                    \
-                 : (a < (T)BOUNDS->low ? (T)BOUNDS->low : a))
+#define CLIP_LOOP(sfx, T, low, high)                                                                                   \
+    TD_LOOP1(clip_##sfx, T, T,                                                                                         \
+             (a < (T)BOUNDS->low ? (T)BOUNDS->low : a) > (T)BOUNDS->high ? (T)BOUNDS->high                             \
+                                                                         : (a < (T)BOUNDS->low ? (T)BOUNDS->low : a))
 CLIP_LOOP(f32, float, low, high)
 CLIP_LOOP(f64, double, low, high)
 CLIP_LOOP(i8, int8_t, low_int, high_int)
@@ -83,10 +77,9 @@ CLIP_LOOP(u8, uint8_t, low_unsigned, high_unsigned)
 CLIP_LOOP(u16, uint16_t, low_unsigned, high_unsigned)
 CLIP_LOOP(u32, uint32_t, low_unsigned, high_unsigned)
 CLIP_LOOP(u64, uint64_t, low_unsigned, high_unsigned)
-static const td_map_row clip_rows[] = {{TD_FLOAT, clip_f32}, {TD_DOUBLE, clip_f64}, {TD_INT8, clip_i8},
-                                       {TD_INT16, clip_i16}, {TD_INT32, clip_i32},  {TD_INT64, clip_i64},
-                                       {TD_UINT8, clip_u8},  {TD_UINT16, clip_u16}, {TD_UINT32, clip_u32},
-                                       {TD_UINT64, clip_u64}};
+static const td_map_row clip_rows[] = {
+    {TD_FLOAT, clip_f32}, {TD_DOUBLE, clip_f64}, {TD_INT8, clip_i8},    {TD_INT16, clip_i16},  {TD_INT32, clip_i32},
+    {TD_INT64, clip_i64}, {TD_UINT8, clip_u8},   {TD_UINT16, clip_u16}, {TD_UINT32, clip_u32}, {TD_UINT64, clip_u64}};
 
 typedef struct clip_state {
     td_map_inner *fn;
@@ -94,8 +87,7 @@ typedef struct clip_state {
     clip_bounds bounds; /* of the attributes, or none */
 } clip_state;
 
-static treadle_status clip_prepare(td_prepare *p)
-{
+static treadle_status clip_prepare(td_prepare *p) {
     clip_state *s = p->state;
     td_dtype dtype = td_input_dtype(p, 0);
     int bits = td_dtype_bits(dtype);
@@ -114,8 +106,7 @@ static treadle_status clip_prepare(td_prepare *p)
     return TREADLE_OK;
 }
 
-static treadle_status clip_run(td_run *r)
-{
+static treadle_status clip_run(td_run *r) {
     const clip_state *s = r->state;
     clip_bounds bounds = s->bounds;
     td_map_half half = s->half;
@@ -152,8 +143,7 @@ typedef struct pow_state {
     td_dtype base, exponent;
 } pow_state;
 
-static treadle_status pow_prepare(td_prepare *p)
-{
+static treadle_status pow_prepare(td_prepare *p) {
     pow_state *s = p->state;
 
     s->base = td_input_dtype(p, 0);
@@ -162,14 +152,12 @@ static treadle_status pow_prepare(td_prepare *p)
     return TREADLE_OK;
 }
 
-static treadle_status pow_infer(td_infer *in)
-{
+static treadle_status pow_infer(td_infer *in) {
     const pow_state *s = in->state;
     return td_infer_broadcast(in, 0, s->base, 2);
 }
 
-static int64_t pow_integer(int64_t base, int64_t exponent)
-{
+static int64_t pow_integer(int64_t base, int64_t exponent) {
     uint64_t result = 1, factor = (uint64_t)base;
 
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
@@ -178,8 +166,7 @@ static int64_t pow_integer(int64_t base, int64_t exponent)
     return (int64_t)result;
 }
 
-static void pow_any(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx)
-{
+static void pow_any(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[TD_MAP_OPERANDS], const void *ctx) {
     const pow_state *of = ctx;
     bool integers = td_dtype_kind(of->base) != TD_KIND_FLOAT && td_dtype_kind(of->exponent) != TD_KIND_FLOAT;
 
@@ -188,14 +175,12 @@ static void pow_any(int64_t n, char *const p[TD_MAP_OPERANDS], const int64_t s[T
         char *out = p[0] + i * s[0];
         if (integers)
             td_store_i64(of->base, out, 0, pow_integer(td_load_i64(of->base, a, 0), td_load_i64(of->exponent, b, 0)));
-        else
-            td_store_f64(of->base, out, 0, pow(td_load_f64(of->base, a, 0), td_load_f64(of->exponent, b, 0)));
+        else td_store_f64(of->base, out, 0, pow(td_load_f64(of->base, a, 0), td_load_f64(of->exponent, b, 0)));
     }
 }
 TD_LOOP2(pow_f32, float, float, float, b == 2.0f ? a * a : powf(a, b))
 
-static treadle_status pow_run(td_run *r)
-{
+static treadle_status pow_run(td_run *r) {
     const pow_state *s = r->state;
     bool f32 = s->base == TD_FLOAT && s->exponent == TD_FLOAT;
 
