@@ -58,9 +58,13 @@ class Terminal:
     def type(self, text):
         os.write(self.master, text.encode())
 
+    def key(self, character):
+        """Ctrl-C or Ctrl-D; the line editor prints its prompt a moment before it takes the terminal over."""
+        time.sleep(0.3)
+        self.type(character)
+
     def interrupt(self):
-        time.sleep(0.2)  # the line editor prints its prompt a moment before it listens
-        self.type("\x03")
+        self.key("\x03")
 
     def end(self, code=0):
         until = time.monotonic() + 60
@@ -165,7 +169,7 @@ def test_in_a_terminal():
 def test_end_of_input_leaves():
     chat = Terminal(model.folder)
     chat.wait_for(PROMPT)
-    chat.type("\x04")
+    chat.key("\x04")
     chat.end()
 
 

@@ -47,11 +47,12 @@ static void rows_f32(void *arg, int64_t begin, int64_t end, int thread) {
     const softmax_run *w = arg;
     int64_t n = w->n, inner = w->inner, bytes = td_dtype_bits(w->s->dtype) / 8;
     void (*kernel)(const float *, int64_t, float *) = w->s->log ? w->s->kernels->log_softmax : w->s->kernels->softmax;
-    float *buffer = w->buffer + thread * TD_ROUND_UP(n, 16);
+    bool direct = inner == 1 && w->s->dtype == TD_FLOAT;
+    float *buffer = direct ? NULL : w->buffer + thread * TD_ROUND_UP(n, 16);
 
     for (int64_t i = begin; i < end; i++) {
         int64_t first = (i / inner * n * inner + i % inner) * bytes;
-        if (inner == 1 && w->s->dtype == TD_FLOAT) {
+        if (direct) {
             kernel((const float *)(const void *)(w->x + first), n, (float *)(void *)(w->y + first));
             continue;
         }
