@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -83,4 +84,12 @@ static int command_line(int argc, char **argv) {
     return command ? td_run_command(command, argc - 2, argv + 2) : unknown_command(argv[1]);
 }
 
-int main(int argc, char **argv) { return td_finish_output(command_line(argc, argv)); }
+/* A closed standard stream is held by a descriptor that refuses its use: else the next file that is opened would be the
+ * stream, and messages would be written into it. */
+static bool hold_streams(void) {
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return false;
+    return true;
+}
+
+int main(int argc, char **argv) { return hold_streams() ? td_finish_output(command_line(argc, argv)) : EXIT_RUN; }
