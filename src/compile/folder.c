@@ -102,14 +102,23 @@ treadle_status td_folder_begin(td_arena *arena, const char *path, bool keep_exis
 char *td_folder_file(const td_folder *f, const char *name) { return td_path_join(f->arena, f->temp_path, name); }
 
 treadle_status td_folder_commit(td_folder *f, treadle_error *err) {
-    if (rename(f->temp_path, f->final_path) == 0) return TREADLE_OK; /* new, or over an empty folder */
-    bool moved = (errno == ENOTEMPTY || errno == EEXIST) && rename(f->final_path, f->old_path) == 0;
-    if (moved && rename(f->temp_path, f->final_path) == 0) {
-        (void)td_remove_tree(f->old_path, NULL); /* what is left of it can only be rubbish */
-        return TREADLE_OK;
+    int cause = 0;
+    for (int tries = 0; tries < 100; tries++) { /* another compiler may put its folder there at any moment */
+        if (rename(f->temp_path, f->final_path) == 0) return TREADLE_OK; /* new, or over an empty folder */
+        cause = errno;
+        if (cause != ENOTEMPTY && cause != EEXIST) break;
+        if (rename(f->final_path, f->old_path) != 0) {
+            cause = errno;
+            if (cause == ENOENT) continue;
+            break;
+        }
+        if (rename(f->temp_path, f->final_path) == 0) {
+            (void)td_remove_tree(f->old_path, NULL); /* what is left of it can only be rubbish */
+            return TREADLE_OK;
+        }
+        cause = errno;
+        if (rename(f->old_path, f->final_path) != 0) (void)td_remove_tree(f->old_path, NULL); /* there is a newer one */
     }
-    int cause = errno;
-    if (moved) (void)rename(f->old_path, f->final_path);
     return td_fail(err, TREADLE_IO, "cannot put the folder '%s' in place: %s", f->final_path, strerror(cause));
 }
 
