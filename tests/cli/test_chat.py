@@ -22,10 +22,10 @@ model = tiny.Model(context=4096)
 class Terminal:
     """The chat in a terminal of its own."""
 
-    def __init__(self, folder, *arguments):
+    def __init__(self, folder, *arguments, more=None):
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 200, 0, 0))
-        environment = {**os.environ, "TERM": "dumb", "NO_COLOR": "1"}
+        environment = {**os.environ, "TERM": "dumb", "NO_COLOR": "1", **(more or {})}
         self.process = subprocess.Popen([os.environ["TREADLE"], "chat", folder, *map(str, arguments)], stdin=slave, stdout=slave, stderr=slave,
                                         env=environment, start_new_session=True, preexec_fn=self.control)
         os.close(slave)
@@ -144,7 +144,7 @@ def test_a_turn_that_does_not_fit_is_taken_back():
     want, _ = conversation(["hello"])
     done = lines("x" * 5000, "hello")
     testing.equal((done.returncode, done.stdout), (0, want[0] + "\n"))
-    assert "4096" in done.stderr, done.stderr
+    assert "4096" in done.stderr and "/new" in done.stderr, done.stderr
 
 
 def test_models_without_a_template():
@@ -164,6 +164,13 @@ def test_in_a_terminal():
         assert answer.replace("\r", "") in got, f"{answer!r} is not in {got!r}"
     chat.type("/quit\n")
     chat.end()
+
+
+def test_the_prompt_alone_is_bold():
+    t = Terminal(model.folder, "-n", 6, more={"NO_COLOR": "", "TERM": "xterm"})
+    t.wait_for("\x1b\\[1m>\x1b\\[0m ")
+    t.key("\x04")
+    t.end()
 
 
 def test_end_of_input_leaves():

@@ -2,6 +2,7 @@
 """`treadle run`: what it prints, where, and how it ends. Expected tokens and logits are NumPy's."""
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -174,7 +175,18 @@ def test_stop_strings():
 
 def test_logits_that_cannot_be_written():
     done = run(*ids(IDS), "-n", 2, "--logits", "/nosuch/folder/x.npy")
-    assert done.returncode not in (0, 2) and "/nosuch/folder/x.npy" in done.stderr, done
+    assert done.returncode == 1 and "/nosuch/folder/x.npy" in done.stderr, done
+
+
+def test_one_end_of_file_ends_a_prompt_from_a_terminal():
+    master, slave = pty.openpty()
+    p = subprocess.Popen([os.environ["TREADLE"], "run", model.folder, "-n", "3", "--json"], stdin=slave, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    os.close(slave)
+    os.write(master, b"hello\n\x04")
+    out, error = p.communicate(timeout=60)
+    os.close(master)
+    testing.equal((p.returncode, error), (0, b""))
+    testing.equal(json.loads(out)["results"], results("-p", "hello", "-n", 3)["results"])
 
 
 def test_a_model_without_text_answers_in_ids():

@@ -129,7 +129,8 @@ static int bench_run(void *given, char **positional, size_t n_positional) {
     (void)n_positional;
 
     if (args->prompt_tokens < 1 || args->prompt_tokens > 1 << 20 || args->new_tokens < 0 || args->new_tokens > 1 << 20)
-        return td_usage(&td_command_bench, "token counts must be from 1 to %d", 1 << 20);
+        return td_usage(&td_command_bench, "expected --prompt-tokens from 1 and --new-tokens from 0, both up to %d",
+                        1 << 20);
     int code = td_model_source_get(&args->model, positional[0], &arena, &source);
     source.options.profile = args->by_op;
     if (code == EXIT_OK && treadle_model_open(source.path, &source.options, &model, &error) != TREADLE_OK)

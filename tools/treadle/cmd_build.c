@@ -17,7 +17,7 @@ static const td_option build_options[] = {
      offsetof(build_args, out)},
     {"accuracy-level", 0, OPTION_INT, "0|4", "of matrix products: 0 float activations, 4 int8 allowed (default: 4)",
      offsetof(build_args, accuracy_level)},
-    {"quantize", 0, OPTION_TEXT, "none", "none: decode all weights to float32 (default: as they are)",
+    {"quantize", 0, OPTION_TEXT, "none", "decode all weights to float32 (default: as they are)",
      offsetof(build_args, quantize)},
     {"quiet", 'q', OPTION_FLAG, NULL, "no progress bar", offsetof(build_args, quiet)},
 };

@@ -133,6 +133,7 @@ static bool answer(chat *c) {
         printf("\n");
     }
     if (status != TREADLE_OK) {
+        if (error.code == TREADLE_LIMIT) snprintf(error.hint, sizeof error.hint, "/new starts a new conversation");
         td_report(&error);
         drop_turns(c, c->turns.n - 1);
         return false;
@@ -191,12 +192,14 @@ static bool slash(chat *c, const char *line) {
 static char *read_message(const chat *c) {
     td_buf message = {0};
     bool terminal = isatty(STDIN_FILENO);
+    /* libedit draws an escape sequence with the character after it, so the last one must not end the prompt. */
+    const char *prompt = c->colour ? "\1\033[1m\1>\1\033[0m\1 " : "> ";
 
     for (bool more = true; more;) {
         char *line = NULL;
         size_t n;
         if (terminal) {
-            line = readline(message.n ? "... " : c->colour ? "\1\033[1m\1> \1\033[0m\1" : "> ");
+            line = readline(message.n ? "... " : prompt);
         } else {
             size_t capacity = 0;
             if (getline(&line, &capacity, stdin) < 0) {
@@ -249,7 +252,8 @@ static int chat_loop(chat *c) {
 }
 
 static int chat_run(void *given, char **positional, size_t n_positional) {
-    chat c = {.args = given, .colour = isatty(STDOUT_FILENO) && !getenv("NO_COLOR")};
+    const char *plain = getenv("NO_COLOR");
+    chat c = {.args = given, .colour = isatty(STDOUT_FILENO) && (!plain || !plain[0])};
     treadle_model_info info = {.struct_size = sizeof info};
     treadle_generate_options options;
     treadle_error error = {0};

@@ -302,16 +302,16 @@ static int conformance_run(void *given, char **positional, size_t n_positional) 
         return td_usage(&td_command_conformance, "--passes: expected all or none, found \"%s\"", c.args->passes);
     treadle_session_options_init(&c.options);
     for (size_t i = 0; i < n_positional && code == EXIT_OK; i++) {
-        code = td_model_source_get(&c.args->model, positional[i], &c.arena, &source);
-        if (code != EXIT_OK) break;
-        c.options.n_threads = source.options.n_threads;
-        c.options.activations = source.options.activations;
-        c.options.no_passes = source.options.no_passes || (c.args->passes && strcmp(c.args->passes, "none") == 0);
         if (!td_path_is_dir(positional[i])) {
             fprintf(stderr, "treadle: %s: no such folder\n", positional[i]);
             code = EXIT_USAGE;
             break;
         }
+        code = td_model_source_get(&c.args->model, positional[i], &c.arena, &source);
+        if (code != EXIT_OK) break;
+        c.options.n_threads = source.options.n_threads;
+        c.options.activations = source.options.activations;
+        c.options.no_passes = source.options.no_passes || (c.args->passes && strcmp(c.args->passes, "none") == 0);
         walk(&c, positional[i], 0);
     }
     if (code == EXIT_OK) {
@@ -319,6 +319,9 @@ static int conformance_run(void *given, char **positional, size_t n_positional) 
         if (c.args->json) print_json(&c);
         else print_table(&c);
         count(c.results.items, c.results.n, counts);
+        if (c.results.n == 0)
+            fprintf(stderr, "treadle: no case found%s%s\n", c.args->filter ? " that fits " : "",
+                    c.args->filter ? c.args->filter : "");
         if (counts[FAILED] || c.results.n == 0) code = EXIT_RUN;
     }
     td_vec_free(&c.results);
@@ -332,7 +335,7 @@ const td_command td_command_conformance = {
     .summary = "run ONNX backend test folders",
     .help =
         "A folder is a case (model.onnx and test_data_set_N/*.pb) or holds cases. Cases with ops that are missing are skipped; -v says\n"
-        "why. Exit code 1 if any case failed.",
+        "why. Exit code 1 if any case failed or none was found.",
     .options = conformance_options,
     .n_options = TD_COUNT(conformance_options),
     .args_bytes = sizeof(conformance_args),

@@ -472,10 +472,19 @@ static int drive_run(void *given, char **positional, size_t n_positional) {
 
 const td_command td_command_drive = {
     .name = "drive",
-    .arguments = "DIR",
+    .arguments = "DIR|FILE",
     .summary = "answer JSON requests, one a line, on standard input",
     .help =
-        "ops: generate, timeline, process, stream. Example:\n"
+        "Requests and what they answer; a failed one answers {\"error\": {\"message\": TEXT}} and the next one is read:\n"
+        "  {\"op\": \"generate\", \"prompts\": [IDS, ...], \"options\": {...}, \"logits_to\": PREFIX, \"prompt_logits_to\": PREFIX}\n"
+        "      gives {\"tokens\": [IDS, ...], \"finish\": [...], \"text\": [...], \"runs\": {SESSION: COUNT}}\n"
+        "  {\"op\": \"timeline\", \"steps\": [{\"append\": IDS} | {\"generate\": N} | {\"rewind\": LENGTH}, ...], \"logits_to\": PREFIX}\n"
+        "      gives {\"steps\": [{} | {\"tokens\": IDS}, ...]}\n"
+        "  {\"op\": \"process\", \"logits\": FILE.npy, \"sequence\": IDS, \"prompt_length\": N, \"options\": {...}, \"to\": FILE.npy}\n"
+        "      gives {\"kept\": N}\n"
+        "  {\"op\": \"stream\", \"prompts\": [IDS], \"options\": {...}} gives {\"pieces\": [TEXT, ...]}\n"
+        "IDS is a list of token ids. Options are run's numbers (max_new_tokens, top_k, ...), \"stop\": [TEXT, ...], \"eos\": IDS and\n"
+        "\"do_sample\": true, without which generation is greedy. PREFIX.i.npy gets row i's logits, float32 [steps, vocab]. Example:\n"
         "  echo '{\"op\": \"generate\", \"prompts\": [[1, 2, 3]], \"options\": {\"max_new_tokens\": 8}}' | treadle drive DIR",
     .options = drive_options,
     .n_options = TD_COUNT(drive_options),

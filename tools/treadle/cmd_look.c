@@ -74,7 +74,7 @@ static int check_run(void *given, char **positional, size_t n_positional) {
 
 const td_command td_command_check = {
     .name = "check",
-    .arguments = "DIR [--json]",
+    .arguments = "DIR|FILE [--json]",
     .summary = "check a model folder's config against its graphs",
     .help = "Prints every message with file, line, column and JSON pointer. Exit code 3 if there is an error.",
     .options = look_options,
@@ -117,7 +117,7 @@ static int explain_run(void *given, char **positional, size_t n_positional) {
 
 const td_command td_command_explain = {
     .name = "explain",
-    .arguments = "DIR [--json]",
+    .arguments = "DIR|FILE [--json]",
     .summary = "show the expanded config and the plan made from it",
     .help =
         "Where each value of the config comes from, what feeds each graph input, which sessions run when, what state was found.",
@@ -138,7 +138,8 @@ const td_command td_command_inspect = {
     .name = "inspect",
     .arguments = "DIR|FILE [--context-length N] [--json]",
     .summary = "show a model's graphs, state, ops, weights and memory needs",
-    .help = "Lists inputs and outputs, the state found, ops by count with those that are missing, weights by type.",
+    .help = "Lists inputs and outputs, the state found, ops by count with those that are missing, the size of the\n"
+            "weights (--json: by type).",
     .options = inspect_options,
     .n_options = TD_COUNT(inspect_options),
     .args_bytes = sizeof(look_args),

@@ -75,7 +75,7 @@ static int encode_prompt(treadle_model *model, const run_args *args, int32_t **o
     size_t n, rendered_n = 0;
 
     treadle_model_get_info(model, &info);
-    int code = td_read_prompt(&td_command_run, args->prompt, args->file, &prompt, &n);
+    int code = td_read_prompt(&td_command_run, args->prompt, args->file, args->model.quiet, &prompt, &n);
     if (code != EXIT_OK) return code;
     bool templated = info.has_chat_template && !args->no_template;
     if (args->system && !templated) {
@@ -184,7 +184,9 @@ static int write_logits(const treadle_generator *g, const char *path) {
         .dtype = TREADLE_DTYPE_FLOAT, .rank = 3, .dims = {(int64_t)rows, (int64_t)steps, (int64_t)vocab}, .data = all};
     treadle_status status = treadle_tensor_write_npy(path, &whole, &error);
     td_free(all);
-    return status == TREADLE_OK ? EXIT_OK : td_report(&error);
+    if (status == TREADLE_OK) return EXIT_OK;
+    td_report(&error);
+    return EXIT_RUN;
 }
 
 static void print_timings(const treadle_generator *g, const treadle_stats *s, double load_ms) {
@@ -231,6 +233,7 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     } else {
         for (size_t i = 0; i < n_rows; i++) print_answer(g, i, streams);
     }
+    fflush(stdout); /* before what goes to standard error */
     if (code == EXIT_OK && args->logits) code = write_logits(g, args->logits);
     if (args->model.verbose) print_timings(g, &stats, load_ms);
     if (code == EXIT_OK && td_interrupted()) code = EXIT_INTERRUPTED;
@@ -248,6 +251,8 @@ static int run_run(void *given, char **positional, size_t n_positional) {
 
     if (args->ids.n && (args->prompt || args->file))
         return td_usage(&td_command_run, "--ids and a prompt exclude each other");
+    if (args->ids.n && args->system)
+        return td_usage(&td_command_run, "--ids are taken as they are: --system needs a prompt");
     treadle_ids *rows = TD_ARENA_ARRAY(&arena, treadle_ids, args->ids.n + 1);
     if (!rows) return EXIT_RUN;
     int code = EXIT_OK;
@@ -275,7 +280,8 @@ const td_command td_command_run = {
     .summary = "give one answer to a prompt",
     .help =
         "The model is a folder, a single .onnx file, or a GGUF file, which is compiled into the cache first. A model with a chat\n"
-        "template gets the prompt as a user's message. The answer is streamed to standard output; nothing else is printed there.",
+        "template gets the prompt as a user's message. The answer is streamed to standard output; nothing else is printed there.\n"
+        "What no option says is as the model's config has it, else greedy; it ends at an end token or at the model's max_length.",
     .options = run_options,
     .n_options = TD_COUNT(run_options),
     .args_bytes = sizeof(run_args),

@@ -78,7 +78,7 @@ static int tokenize_run(void *given, char **positional, size_t n_positional) {
     size_t bytes, n;
     (void)n_positional;
 
-    int code = td_read_prompt(&td_command_tokenize, args->prompt, args->file, &prompt, &bytes);
+    int code = td_read_prompt(&td_command_tokenize, args->prompt, args->file, args->model.quiet, &prompt, &bytes);
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
     if (code == EXIT_OK)
         code = treadle_text_encode(text, prompt, bytes, args->add_special, &ids, &n, &error) == TREADLE_OK
@@ -120,7 +120,7 @@ static int detokenize_run(void *given, char **positional, size_t n_positional) {
     size_t bytes, n;
     (void)n_positional;
 
-    int code = td_read_prompt(&td_command_detokenize, args->ids, NULL, &list, &bytes);
+    int code = td_read_prompt(&td_command_detokenize, args->ids, NULL, args->model.quiet, &list, &bytes);
     if (code == EXIT_OK && !td_parse_ids(list, &arena, &ids, &n))
         code = td_usage(&td_command_detokenize, "expected ids as 1,2,3, found \"%s\"", list);
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
@@ -170,8 +170,8 @@ static int messages_of(const text_args *args, char **out) {
 
     if (args->messages && (args->prompt || args->file || args->system))
         return td_usage(&td_command_template, "--messages and a message exclude each other");
-    if (args->messages) return td_read_prompt(&td_command_template, NULL, args->messages, out, &n);
-    int code = td_read_prompt(&td_command_template, args->prompt, args->file, &prompt, &n);
+    if (args->messages) return td_read_prompt(&td_command_template, NULL, args->messages, args->model.quiet, out, &n);
+    int code = td_read_prompt(&td_command_template, args->prompt, args->file, args->model.quiet, &prompt, &n);
     if (code != EXIT_OK) return code;
     td_json_writer_init(&w, &buf, 0);
     td_json_begin_array(&w);
@@ -201,7 +201,8 @@ static int template_run(void *given, char **positional, size_t n_positional) {
     treadle_chat_options_init(&chat);
     chat.add_generation_prompt = !args->no_generation_prompt;
     int code = messages_of(args, &messages);
-    if (code == EXIT_OK && args->tools) code = td_read_prompt(&td_command_template, NULL, args->tools, &tools, &n);
+    if (code == EXIT_OK && args->tools)
+        code = td_read_prompt(&td_command_template, NULL, args->tools, args->model.quiet, &tools, &n);
     chat.tools_json = tools;
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
     if (code == EXIT_OK) {

@@ -110,7 +110,7 @@ typedef struct td_model_args {
          0,                                                                                                              \
          OPTION_TEXT,                                                                                                    \
          "SET",                                                                                                          \
-         "instruction sets to use: none, avx2, avxvnni, avx512, all",                                                    \
+         "instruction sets to use: all, none, or some, as avx2,avxvnni (default: all)",                                  \
          offsetof(type, model.cpu)},                                                                                     \
         {"verbose", 'v', OPTION_FLAG, NULL, "print timings on standard error", offsetof(type, model.verbose)}, {         \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress and no notes", offsetof(type, model.quiet)                         \
@@ -185,7 +185,7 @@ void td_sampling_defaults(td_sampling_args *args);
          's',                                                                                                          \
          OPTION_INT,                                                                                                   \
          "S",                                                                                                          \
-         "seed of the sampler: the same seed gives the same answer",                                                   \
+         "sample with seed S: the same seed gives the same answer",                                                    \
          offsetof(type, sampling.seed)},                                                                               \
         {"greedy", 0, OPTION_FLAG, NULL, "always the best token", offsetof(type, sampling.greedy)},                    \
         {"sample",                                                                                                     \
@@ -210,7 +210,8 @@ void td_interrupt_watch(treadle_generator *generator); /* cancelled at Ctrl-C; N
 
 /* --- text arguments */
 /* The prompt: -p TEXT, or the file named by -f ("-": standard input). *out: heap memory (td_free). */
-int td_read_prompt(const td_command *command, const char *text, const char *file, char **out, size_t *out_bytes);
+int td_read_prompt(const td_command *command, const char *text, const char *file, bool quiet, char **out,
+                   size_t *out_bytes);
 /* Comma-separated ids. false: not that. */
 bool td_parse_ids(const char *text, td_arena *arena, int32_t **out, size_t *out_n);
 

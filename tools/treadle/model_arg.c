@@ -151,6 +151,11 @@ int td_model_source_get(const td_model_args *args, const char *given, td_arena *
     }
     out->path = td_arena_strdup(arena, given);
     if (!out->path) return out_of_memory();
+    /* Of other names the library says what it expected. */
+    if (td_str_ends(td_str_from(given), TD_STR(".gguf")) && !td_path_exists(given)) {
+        fprintf(stderr, "treadle: %s: there is no such file\n", given);
+        return EXIT_MODEL;
+    }
     if (td_path_is_file(given) && treadle_compile_knows(given)) return compiled_folder(args, given, arena, &out->path);
     return EXIT_OK;
 }

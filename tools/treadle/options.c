@@ -66,13 +66,22 @@ static void print_option(const td_option *o) {
     }
 }
 
+/* The environment variable of an option. */
+static void variable_of(const td_option *o, char *out, size_t room) {
+    snprintf(out, room, "TREADLE_%s", o->name);
+    for (char *c = out; *c; c++) *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+}
+
 void td_print_help(const td_command *command) {
     printf("usage: treadle %s %s\n\n%s\n", command->name, command->arguments, command->summary);
     if (command->help[0]) printf("\n%s\n", command->help);
     printf("\noptions:\n");
     for (size_t i = 0; i < command->n_options; i++) print_option(&command->options[i]);
     printf("  %-32s %s\n", "-h, --help", "print this");
-    printf("\nEach option is also an environment variable: --max-length is TREADLE_MAX_LENGTH.\n");
+    char variable[80];
+    variable_of(&command->options[0], variable, sizeof variable);
+    printf("\nEach option is also an environment variable: --%s is %s. The command line wins.\n",
+           command->options[0].name, variable);
 }
 
 /* Stores the text of a value where the option says. Returns what was expected, or NULL if all is well. */
@@ -94,8 +103,7 @@ static int read_environment(const td_command *command, void *args) {
     for (size_t i = 0; i < command->n_options; i++) {
         const td_option *o = &command->options[i];
         char name[80];
-        size_t n = (size_t)snprintf(name, sizeof name, "TREADLE_%s", o->name);
-        for (size_t k = 0; k < n; k++) name[k] = name[k] == '-' ? '_' : (char)toupper((unsigned char)name[k]);
+        variable_of(o, name, sizeof name);
         const char *value = getenv(name);
         if (!value || !value[0]) continue;
         if (o->kind == OPTION_FLAG) {
@@ -132,6 +140,8 @@ static int unknown_option(const td_command *command, const char *given) {
     snprintf(word, sizeof word, "%s", given + strspn(given, "-"));
     word[strcspn(word, "=")] = 0;
     const char *near = td_nearest(word, names, n);
+    for (size_t i = 0; i < n && !near && strlen(word) > 2; i++) /* --temp */
+        if (strncmp(names[i], word, strlen(word)) == 0) near = names[i];
     if (near) return td_usage(command, "unknown option %s. Did you mean --%s?", given, near);
     return td_usage(command, "unknown option %s", given);
 }
@@ -230,7 +240,8 @@ int td_run_command(const td_command *command, int argc, char **argv) {
     return code;
 }
 
-int td_read_prompt(const td_command *command, const char *text, const char *file, char **out, size_t *out_bytes) {
+int td_read_prompt(const td_command *command, const char *text, const char *file, bool quiet, char **out,
+                   size_t *out_bytes) {
     td_buf buf = {0};
 
     if (text && file) return td_usage(command, "-p and -f exclude each other");
@@ -244,7 +255,10 @@ int td_read_prompt(const td_command *command, const char *text, const char *file
             fprintf(stderr, "treadle: %s: the prompt file cannot be opened\n", file);
             return EXIT_USAGE;
         }
-        while ((n = fread(part, 1, sizeof part, in)) > 0) td_buf_append(&buf, part, n);
+        if (in == stdin && !quiet && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+            fprintf(stderr, "treadle: reading from the terminal; Ctrl-D on a line of its own ends it\n");
+        /* Not asked again after an end of file: a terminal would take a second Ctrl-D. */
+        while (!feof(in) && (n = fread(part, 1, sizeof part, in)) > 0) td_buf_append(&buf, part, n);
         bool bad = ferror(in) != 0;
         if (in != stdin) fclose(in);
         if (bad) {
