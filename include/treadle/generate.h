@@ -101,7 +101,7 @@ TREADLE_API treadle_status treadle_generator_run(treadle_generator *generator, i
  * run starts afresh; without a run under way it does nothing later. */
 TREADLE_API void treadle_generator_cancel(treadle_generator *generator);
 
-/* --- results. Pointers live until the next call that changes the generator. row < n_rows. */
+/* --- results. Pointers live until the next call that changes the generator. A row from n_rows on is empty. */
 TREADLE_API size_t treadle_generator_n_rows(const treadle_generator *generator);
 TREADLE_API treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row); /* the whole timeline */
 TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *generator,

@@ -41,9 +41,17 @@ treadle_status treadle_generator_new(treadle_model *model, const treadle_generat
 
 void treadle_generator_free(treadle_generator *generator) { td_request_free(generator); }
 
+/* Callbacks must not change what is running, nor other threads. */
+static treadle_status need_idle(const treadle_generator *generator, treadle_error *error) {
+    TD_NEED(generator);
+    if (!atomic_load(&generator->generation->running)) return TREADLE_OK;
+    return td_fail(error, TREADLE_INVALID_ARGUMENT,
+                   "the generator is running: only treadle_generator_cancel may be called");
+}
+
 treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows,
                                         treadle_error *error) {
-    TD_NEED(generator);
+    TD_TRY(need_idle(generator, error));
     TD_NEED(rows);
     for (size_t r = 0; r < n_rows; r++)
         if (rows[r].n && !rows[r].ids) return td_fail(error, TREADLE_INVALID_ARGUMENT, "row %zu has no ids", r);
@@ -51,18 +59,18 @@ treadle_status treadle_generator_append(treadle_generator *generator, const trea
 }
 
 treadle_status treadle_generator_rewind(treadle_generator *generator, size_t row, size_t length, treadle_error *error) {
-    TD_NEED(generator);
+    TD_TRY(need_idle(generator, error));
     return td_request_rewind(generator, row, length, error);
 }
 
 treadle_status treadle_generator_prefill(treadle_generator *generator, treadle_error *error) {
-    TD_NEED(generator);
+    TD_TRY(need_idle(generator, error));
     return td_generation_prefill(generator->generation, error);
 }
 
 treadle_status treadle_generator_run(treadle_generator *generator, int64_t max_new_tokens, treadle_token_fn *fn,
                                      void *ctx, treadle_error *error) {
-    TD_NEED(generator);
+    TD_TRY(need_idle(generator, error));
     return td_request_run(generator, max_new_tokens, fn, ctx, error);
 }
 
@@ -70,24 +78,34 @@ void treadle_generator_cancel(treadle_generator *generator) {
     if (generator) td_generation_cancel(generator->generation);
 }
 
-size_t treadle_generator_n_rows(const treadle_generator *generator) { return generator->generation->n_rows; }
+size_t treadle_generator_n_rows(const treadle_generator *generator) {
+    return generator ? generator->generation->n_rows : 0;
+}
+
+static const td_timeline no_timeline;
+
+/* Of a row that is not there (before the first append there is none): an empty one. */
+static const td_timeline *timeline(const treadle_generator *generator, size_t row) {
+    return row < treadle_generator_n_rows(generator) ? &generator->generation->timelines[row] : &no_timeline;
+}
 
 treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row) {
-    const td_timeline *t = &generator->generation->timelines[row];
+    const td_timeline *t = timeline(generator, row);
     return (treadle_ids){t->ids, (size_t)t->n};
 }
 
 treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row) {
-    const td_timeline *t = &generator->generation->timelines[row];
-    return (treadle_ids){t->ids + t->first_new, (size_t)(t->n - t->first_new)};
+    const td_timeline *t = timeline(generator, row);
+    return (treadle_ids){t->ids ? t->ids + t->first_new : NULL, (size_t)(t->n - t->first_new)};
 }
 
 treadle_string treadle_generator_text(const treadle_generator *generator, size_t row) {
+    if (row >= treadle_generator_n_rows(generator)) return (treadle_string){NULL, 0};
     return td_request_text((treadle_generator *)(uintptr_t)generator, row); /* made when first asked for */
 }
 
 treadle_finish treadle_generator_finish(const treadle_generator *generator, size_t row) {
-    return generator->generation->timelines[row].finish;
+    return timeline(generator, row)->finish;
 }
 
 static treadle_status check_row(const treadle_generator *generator, size_t row, const void *out, treadle_error *error) {
@@ -136,6 +154,7 @@ treadle_status treadle_generator_prompt_logits(const treadle_generator *generato
 }
 
 void treadle_generator_get_stats(const treadle_generator *generator, treadle_stats *out) {
+    if (!generator || !out) return;
     const td_generation *g = generator->generation;
     treadle_stats stats = {
         .struct_size = out->struct_size,
@@ -151,6 +170,7 @@ void treadle_generator_get_stats(const treadle_generator *generator, treadle_sta
 }
 
 int64_t treadle_generator_runs(const treadle_generator *generator, size_t index, const char **out_name) {
+    if (!generator) return -1;
     const td_generation *g = generator->generation;
     const td_plan *plan = g->runtime->plan;
     if (index >= plan->n_sessions) return -1;

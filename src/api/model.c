@@ -15,8 +15,7 @@ static treadle_status read_options(const treadle_model_options *options, treadle
                                    treadle_error *error) {
     treadle_model_options_init(out);
     TD_TRY(td_api_options(options, out, sizeof *out, "treadle_model_options_init", error));
-    if (out->n_threads < 0 || out->n_threads > 1024)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected n_threads from 0 to 1024, found %d", out->n_threads);
+    TD_TRY(td_api_engine_options(out->n_threads, out->activations, error));
     for (size_t i = 0; i < out->n_settings; i++)
         if (!out->settings || !out->settings[i].pointer || !out->settings[i].value)
             return td_fail(error, TREADLE_INVALID_ARGUMENT, "setting %zu has no pointer or no value", i);
@@ -35,6 +34,7 @@ treadle_status treadle_model_open(const char *path, const treadle_model_options 
 void treadle_model_close(treadle_model *model) { td_model_close(model); }
 
 void treadle_model_get_info(const treadle_model *model, treadle_model_info *out) {
+    if (!model || !out) return;
     const td_plan *plan = model->plan;
     const td_config *config = model->config;
     treadle_model_info info = {
@@ -57,7 +57,7 @@ void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
     memcpy(out, &info, TD_MIN(size, sizeof info));
 }
 
-const treadle_text *treadle_model_text(const treadle_model *model) { return model->text; }
+const treadle_text *treadle_model_text(const treadle_model *model) { return model ? model->text : NULL; }
 
 treadle_status treadle_model_check(const char *path, const treadle_model_options *options, treadle_report **out,
                                    treadle_error *error) {
@@ -82,11 +82,13 @@ void treadle_report_free(treadle_report *report) {
     td_free(report);
 }
 
-size_t treadle_report_count(const treadle_report *report) { return report->model->messages.list.n; }
+size_t treadle_report_count(const treadle_report *report) { return report ? report->model->messages.list.n : 0; }
 
-size_t treadle_report_errors(const treadle_report *report) { return report->model->messages.n_errors; }
+size_t treadle_report_errors(const treadle_report *report) { return report ? report->model->messages.n_errors : 0; }
 
 void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out) {
+    *out = (treadle_message){.file = "", .pointer = "", .message = ""};
+    if (index >= treadle_report_count(report)) return;
     const td_message *m = &report->model->messages.list.items[index];
     *out = (treadle_message){
         .level = m->level,
@@ -166,6 +168,9 @@ treadle_status treadle_model_inspect(const char *path, const treadle_model_optio
     td_buf text = {0};
     TD_NEED(path);
     TD_NEED(out);
+    if (context_length < 0)
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a context_length of at least 0, found %lld",
+                       (long long)context_length);
     TD_TRY(examine(path, options, &model, error));
     treadle_status status = td_model_inspect(model, context_length, json, &text, error);
     td_model_close(model);

@@ -53,6 +53,15 @@ treadle_status td_api_options(const void *options, void *out, size_t size, const
     return TREADLE_OK;
 }
 
+treadle_status td_api_engine_options(int32_t n_threads, treadle_activations activations, treadle_error *error) {
+    if (n_threads < 0 || n_threads > 1024)
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected n_threads from 0 to 1024, found %d", (int)n_threads);
+    if ((int)activations < TREADLE_ACTIVATIONS_AUTO || (int)activations > TREADLE_ACTIVATIONS_INT8)
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected activations auto, float or int8, found %d",
+                       (int)activations);
+    return TREADLE_OK;
+}
+
 treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadle_error *error) {
     if (!buf->p && !buf->failed) td_buf_append(buf, "", 0);
     if (buf->failed || !buf->p) {

@@ -34,6 +34,7 @@ treadle_status treadle_session_open(const char *path, const treadle_session_opti
     treadle_session_options o;
     treadle_session_options_init(&o);
     TD_TRY(td_api_options(options, &o, sizeof o, "treadle_session_options_init", error));
+    TD_TRY(td_api_engine_options(o.n_threads, o.activations, error));
     td_light_options light = {.n_threads = o.n_threads,
                               .no_passes = o.no_passes,
                               .skip_passes = o.skip_passes,
@@ -76,16 +77,16 @@ void treadle_session_close(treadle_session *s) {
     td_free(s);
 }
 
-size_t treadle_session_n_inputs(const treadle_session *session) { return session->n_inputs; }
+size_t treadle_session_n_inputs(const treadle_session *session) { return session ? session->n_inputs : 0; }
 
-size_t treadle_session_n_outputs(const treadle_session *session) { return session->n_outputs; }
+size_t treadle_session_n_outputs(const treadle_session *session) { return session ? session->n_outputs : 0; }
 
 void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out) {
-    *out = session->inputs[index];
+    *out = index < treadle_session_n_inputs(session) ? session->inputs[index] : (treadle_port){.name = ""};
 }
 
 void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out) {
-    *out = session->outputs[index];
+    *out = index < treadle_session_n_outputs(session) ? session->outputs[index] : (treadle_port){.name = ""};
 }
 
 static treadle_status take_context(treadle_session *s, td_light_ctx **out, treadle_error *error) {

@@ -1,6 +1,8 @@
 /* request/options.c - the caller's options over the model's. */
 #include "request/request.h"
 
+#include "base/utf8.h"
+
 treadle_status td_request_options(const treadle_generate_options *options, treadle_generate_options *out,
                                   treadle_error *err) {
     treadle_generate_options_init(out);
@@ -63,7 +65,11 @@ static treadle_status copy_stops(treadle_generator *g, const treadle_generate_op
                        (long long)o->n_stop);
     td_str *stops = TD_ARENA_ARRAY(&g->arena, td_str, (size_t)o->n_stop);
     for (int64_t i = 0; stops && i < o->n_stop; i++) {
-        if (!o->stop[i]) return td_fail(err, TREADLE_INVALID_ARGUMENT, "stop string %lld is NULL", (long long)i);
+        const char *fault = !o->stop[i]                               ? "NULL"
+                            : !o->stop[i][0]                          ? "empty"
+                            : !td_utf8_valid(td_str_from(o->stop[i])) ? "not UTF-8"
+                                                                      : NULL;
+        if (fault) return td_fail(err, TREADLE_INVALID_ARGUMENT, "stop string %lld is %s", (long long)i, fault);
         stops[i] = td_arena_str(&g->arena, td_str_from(o->stop[i]));
         if (!stops[i].p) return td_fail_memory(err, "stop strings", 0);
     }

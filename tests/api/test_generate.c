@@ -395,6 +395,56 @@ TEST(a_cancelled_run_keeps_its_tokens_and_goes_on_as_if_nothing_had_been) {
     treadle_model_close(model);
 }
 
+/* --- misuse */
+
+static bool call_back_in(void *ctx, const treadle_token *token) {
+    const int32_t id = 1;
+    const treadle_ids row = {&id, 1};
+    treadle_error err = {0};
+    (void)token;
+    CHECK_STATUS(treadle_generator_append(ctx, &row, 1, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_STATUS(treadle_generator_rewind(ctx, 0, 1, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_STATUS(treadle_generator_prefill(ctx, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_STATUS(treadle_generator_run(ctx, 1, NULL, NULL, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "running");
+    return true;
+}
+
+TEST(misuse_is_an_error_or_empty) {
+    td_test_golden golden;
+    td_test_read_golden("concat", &golden);
+    treadle_model *model = td_test_open("concat", 1);
+    treadle_generator *g = start(model, NULL);
+    treadle_error err = {0};
+    CHECK(treadle_generator_n_rows(g) == 0 && treadle_generator_ids(g, 0).n == 0); /* nothing was appended */
+    CHECK(treadle_generator_new_ids(g, 3).n == 0 && !treadle_generator_text(g, 0).p);
+    append(g, golden.prompt[0], golden.n_prompt[0]);
+    CHECK_OK(treadle_generator_run(g, 12, call_back_in, g, &err), &err);
+    check_new(g, 0, golden.fresh[0], 12);
+    CHECK(treadle_generator_finish(g, 1) == TREADLE_FINISH_NONE && treadle_generator_finish(NULL, 0) == 0);
+    treadle_generator_free(g);
+
+    treadle_generate_options options;
+    const char *stop = "";
+    treadle_generate_options_init(&options);
+    options.stop = &stop;
+    options.n_stop = 1;
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    stop = "\xff";
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    const int32_t eos = -1;
+    treadle_generate_options_init(&options);
+    options.eos = &eos;
+    options.n_eos = 1;
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    treadle_model_close(model);
+
+    treadle_model_options open_options;
+    treadle_model_options_init(&open_options);
+    open_options.activations = (treadle_activations)7;
+    CHECK_STATUS(treadle_model_open("nowhere", &open_options, &model, &err), TREADLE_INVALID_ARGUMENT, &err);
+}
+
 typedef struct shared_model {
     treadle_model *model;
     td_test_golden golden;
