@@ -124,6 +124,22 @@ def test_two_processes_may_race():
         testing.equal(sorted(os.listdir(os.path.join(temp, "treadle", "models", models[0]))), sorted(os.listdir(model.folder)))
 
 
+def test_builds_of_one_folder_may_race():
+    """Also through a link, which stays one."""
+    with testing.temp_dir() as temp:
+        os.mkdir(os.path.join(temp, "real"))
+        os.symlink("real", os.path.join(temp, "link"))
+        for out in ("new", "link"):
+            argv = [os.environ["TREADLE"], "build", model.file, "-o", os.path.join(temp, out), "-q"]
+            running = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+            for p in running:
+                said = p.communicate(timeout=120)[1]
+                testing.equal(p.returncode, 0, said)
+            testing.equal(sorted(os.listdir(os.path.join(temp, out))), sorted(os.listdir(model.folder)), out)
+        testing.equal(sorted(os.listdir(temp)), ["link", "new", "real"], "nothing else is left")
+        assert os.path.islink(os.path.join(temp, "link"))
+
+
 def test_a_folder_that_cannot_be_written():
     """Even root cannot make folders below a file."""
     with testing.temp_dir() as temp:

@@ -73,6 +73,29 @@ static int content_key(const char *path, char out[40]) {
     return EXIT_OK;
 }
 
+static bool is_compiled(td_arena *arena, const char *folder) {
+    char *config = td_path_join(arena, folder, "genai_config.json");
+
+    return config && td_path_is_file(config);
+}
+
+/* Compiled aside, then put in place. A folder that another process made meanwhile stays: somebody may be reading it. */
+static int compile_into_cache(const td_model_args *args, const char *given, td_arena *arena, const char *folder) {
+    treadle_error error = {0};
+    char *aside = td_arena_printf(arena, "%s.new-%ld", folder, (long)getpid());
+    int code = aside ? td_compile_with_progress(given, aside, NULL, args->quiet) : out_of_memory();
+
+    if (code != EXIT_OK || rename(aside, folder) == 0) return code;
+    if (is_compiled(arena, folder)) {
+        (void)td_remove_tree(aside, NULL);
+        return EXIT_OK;
+    }
+    if (td_remove_tree(folder, &error) != TREADLE_OK) return td_report(&error); /* what is left of another one */
+    if (rename(aside, folder) == 0 || is_compiled(arena, folder)) return EXIT_OK;
+    fprintf(stderr, "treadle: %s: the compiled model cannot be put in place\n", folder);
+    return EXIT_RUN;
+}
+
 /* The folder that a GGUF file is compiled into; made now if it is not there. */
 static int compiled_folder(const td_model_args *args, const char *given, td_arena *arena, char **out) {
     treadle_error error = {0};
@@ -91,11 +114,10 @@ static int compiled_folder(const td_model_args *args, const char *given, td_aren
     char *parent = td_arena_printf(arena, "%s/models", cache);
     *out = parent ? td_arena_printf(arena, "%s/%s-v%s", parent, key, treadle_version()) : NULL;
     if (!*out) return out_of_memory();
-    char *config = td_arena_printf(arena, "%s/genai_config.json", *out);
-    if (config && td_path_is_file(config)) return EXIT_OK;
+    if (is_compiled(arena, *out)) return EXIT_OK;
     if (td_make_dirs(parent, &error) != TREADLE_OK) return td_report(&error);
     if (!args->quiet) fprintf(stderr, "treadle: compiling %s into %s (once)\n", given, *out);
-    return td_compile_with_progress(given, *out, NULL, args->quiet);
+    return compile_into_cache(args, given, arena, *out);
 }
 
 static int parse_setting(td_arena *arena, const char *text, treadle_setting *out) {
