@@ -108,8 +108,10 @@ static void give_back(treadle_session *s, td_light_ctx *ctx) {
 static treadle_status copy_outputs(const td_value *from, size_t n, treadle_value **to, treadle_error *error) {
     for (size_t i = 0; i < n; i++) {
         td_value own;
+        size_t bytes = 0;
+        if (from[i].kind == TD_VALUE_TENSOR) (void)td_tensor_bytes(&from[i].tensor, &bytes);
         treadle_status status = td_value_copy(&own, &from[i]) ? td_api_value_take(&own, &to[i], error)
-                                                              : td_fail_memory(error, "an output", 0);
+                                                              : td_fail_memory(error, "an output", bytes);
         if (status == TREADLE_OK) continue;
         while (i-- > 0) treadle_value_release(to[i]);
         return status;

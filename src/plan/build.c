@@ -148,14 +148,15 @@ static void find_lengths(td_plan_build_ctx *b) {
         context = table;
     }
     plan->max_length = c->max_length > 0 ? c->max_length : context > 0 ? context : DEFAULT_MAX_LENGTH;
-    if (context > 0 && plan->max_length > context) {
+    plan->context_length = context > 0 ? TD_MIN(context, (int64_t)INT32_MAX) : INT32_MAX;
+    context = plan->context_length; /* lengths are int32 in some graphs */
+    if (plan->max_length > context) {
         if (c->max_length > context && c->context_length != context)
             td_messages_add(
                 b->messages, TREADLE_MESSAGE_NOTE, td_tree_place(b->messages->arena, c->max_length_json, false),
                 "max_length %lld is lowered to the context length %lld", (long long)c->max_length, (long long)context);
         plan->max_length = context;
     }
-    plan->context_length = context > 0 ? context : INT32_MAX;
     plan->prefill_chunk = TD_MAX(c->prefill_chunk, (int64_t)0);
 }
 

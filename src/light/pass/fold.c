@@ -101,7 +101,7 @@ static treadle_status fold_by_running(td_pass_ctx *p, td_node *node, size_t in_b
                      .activations = p->light->options.activations};
     td_value *results = td_alloc_zero(node->n_out + 1, sizeof *results);
     treadle_status status = TREADLE_OK;
-    treadle_error run_error;
+    treadle_error run_error = {0};
     *folded = false;
     if (!results || !isolate(p, node, &alone)) {
         status = td_fail_memory(p->err, "constant folding", 0);
@@ -113,7 +113,8 @@ static treadle_status fold_by_running(td_pass_ctx *p, td_node *node, size_t in_b
     /* A node that fails on its constants fails when it is run, if ever it is: not here. */
     status = td_light_run(ctx, NULL, results, NULL, &run_error);
     if (status == TREADLE_OK) status = adopt(p, node, results, in_bytes, folded);
-    else status = status == TREADLE_OUT_OF_MEMORY ? td_fail_memory(p->err, "constant folding", 0) : TREADLE_OK;
+    else if (status != TREADLE_OUT_OF_MEMORY) status = TREADLE_OK;
+    else if (p->err) *p->err = run_error;
 cleanup:
     td_light_ctx_free(ctx);
     td_resolve_release(&alone.graph);
