@@ -82,6 +82,8 @@ void td_qact_init(td_qact *act, td_qmode mode, int sub, const float *source, int
     }
 }
 
+#define ROUNDER 0x1.8p+23f /* added and taken away again: what is below 2^22 loses its fraction */
+
 /* Second codes of one block: what the first leave over. */
 static void refine_block(const td_qact *act, int64_t row, int64_t block) {
     int64_t k0 = block * act->sub, n = TD_MIN(act->sub, act->k - k0), at = row * act->n_sub + block;
@@ -93,9 +95,11 @@ static void refine_block(const td_qact *act, int64_t row, int64_t block) {
     memset(codes2, 0, (size_t)act->sub);
     for (int64_t i = 0; i < n; i++) {
         float rest = values[i] - scale * (float)codes[i]; /* within half a step, as near as rounding lets it be */
-        long code = lrintf(rest * inverse2);
-        codes2[i] = (int8_t)TD_MAX(-127L, TD_MIN(code, 127L));
-        sum += codes2[i];
+        float code =
+            rest * inverse2 + ROUNDER - ROUNDER; /* to the nearest even: compilers vectorise this, not lrintf */
+        code = code > 127 ? 127 : code < -127 ? -127 : code;
+        codes2[i] = (int8_t)(int32_t)code;
+        sum += (int32_t)code;
     }
     act->refined[at] = 1;
     act->scales2[at] = scale2;

@@ -8,6 +8,8 @@ enum {
     LINEAR_ROWS = 512,   /* rows prepared at a time: their codes stay in the L2 cache */
     LINEAR_COLUMNS = 16, /* columns come in tiles of this many */
     LINEAR_GRAIN = 64,   /* columns a thread should have at least */
+    LINEAR_PART = 12,    /* tiles of a part when there are many rows: a multiple of the kernels' panels of 2 and 3 */
+    LINEAR_MANY = 16, /* rows from which on parts are handed out one by one, so that a delayed thread holds up none */
 };
 
 treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qmode mode, const char *what,
@@ -95,6 +97,24 @@ static void column_range(void *arg, int64_t begin, int64_t end, int thread) {
     }
 }
 
+static void column_part(void *arg, int part, int thread) {
+    const linear_job *j = arg;
+    int64_t begin = (int64_t)part * LINEAR_PART;
+
+    column_range(arg, begin, TD_MIN(begin + LINEAR_PART, j->first[j->n_products]), thread);
+}
+
+/* All columns of all products. The split changes no result: columns are independent. */
+static void run_columns(td_pool *pool, linear_job *j) {
+    int64_t tiles = j->first[j->n_products];
+
+    if (j->act->m >= LINEAR_MANY) {
+        td_pool_run(pool, (int)((tiles + LINEAR_PART - 1) / LINEAR_PART), column_part, j);
+    } else {
+        td_pool_range(pool, tiles, LINEAR_GRAIN / LINEAR_COLUMNS, 1, column_range, j);
+    }
+}
+
 /* Float32 rows of a tensor: itself, or converted. */
 static const float *rows_of(td_run *r, const td_tensor *t, int64_t count) {
     if (t->dtype == TD_FLOAT) return t->data;
@@ -140,7 +160,7 @@ treadle_status td_qlinear_run(td_run *r, const td_qlinear *linears, size_t n, bo
         td_qact_init(&act, first->mode, sub, rows + row * k, k, now, k, act_memory);
         td_pool_range(r->pool, now, 16, 1, fill_range, &job);
         for (size_t i = 0; i < job.n_products; i++) job.products[i].y = out[i] + row * job.products[i].y_stride;
-        td_pool_range(r->pool, job.first[job.n_products], LINEAR_GRAIN / LINEAR_COLUMNS, 1, column_range, &job);
+        run_columns(r->pool, &job);
     }
     for (size_t i = 0; i < job.n_products; i++)
         if (y[i]->dtype != TD_FLOAT) td_from_f32(y[i]->dtype, out[i], m * job.products[i].y_stride, y[i]->data);
