@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include "base/alloc.h"
+#include "base/log.h"
 
 /* Nothing in a config may name a thing that the machine lacks without its being said before weights are read. */
 treadle_status td_model_examine(const char *path, const treadle_model_options *options, treadle_model **out,
@@ -23,6 +24,16 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
     return TREADLE_OK;
 }
 
+/* What a check would only warn of, such as a misspelt key, must not go unsaid because the model runs. */
+static void log_warnings(const td_messages *messages) {
+    for (size_t i = 0; i < messages->list.n; i++) {
+        const td_message *m = &messages->list.items[i];
+        if (m->level != TREADLE_MESSAGE_WARNING) continue;
+        td_log(TD_LOG_WARNING, "%s:%u:%u %s: %s", m->place.file ? m->place.file : "", m->place.line, m->place.column,
+               m->place.pointer ? m->place.pointer : "", m->text);
+    }
+}
+
 treadle_status td_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
                              treadle_error *err) {
     treadle_model *m = NULL;
@@ -40,6 +51,7 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
         td_model_close(m);
         return status;
     }
+    log_warnings(&m->messages);
     *out = m;
     return TREADLE_OK;
 }

@@ -149,6 +149,13 @@ def test_names_with_spaces():
             testing.equal((done.returncode, done.stderr), (0, ""), name)
 
 
+def test_a_misspelt_key_is_not_lost_silently():
+    done = run(*ids(IDS), "-n", 1, "--set", "/generation/max_lenght=5")
+    testing.equal(done.returncode, 0, done.stderr)
+    assert "max_lenght" in done.stderr and 'Did you mean "max_length"?' in done.stderr, done.stderr
+    testing.equal(run(*ids(IDS), "-n", 1, "--set", "/generation/max_lenght=5", "-q").stderr, "")
+
+
 def test_seeds():
     def draw(*more):
         return results(*ids(IDS), "-n", 16, "--temperature", "1.2", *more)["results"][0]["token_ids"]

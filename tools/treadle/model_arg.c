@@ -148,6 +148,7 @@ int td_model_source_get(const td_model_args *args, const char *given, td_arena *
 
     *out = (td_model_source){0};
     treadle_model_options_init(&out->options);
+    if (args->quiet) treadle_log_set(TREADLE_LOG_ERROR, NULL, NULL);
     if (args->threads < 0 || args->threads > 1024) {
         fprintf(stderr, "treadle: --threads: expected 0..1024, found %lld\n", (long long)args->threads);
         return EXIT_USAGE;
