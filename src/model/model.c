@@ -4,6 +4,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
+#include <stdio.h>
+
 /* Nothing in a config may name a thing that the machine lacks without its being said before weights are read. */
 treadle_status td_model_examine(const char *path, const treadle_model_options *options, treadle_model **out,
                                 treadle_error *err) {
@@ -29,8 +31,13 @@ static void log_warnings(const td_messages *messages) {
     for (size_t i = 0; i < messages->list.n; i++) {
         const td_message *m = &messages->list.items[i];
         if (m->level != TREADLE_MESSAGE_WARNING) continue;
-        td_log(TD_LOG_WARNING, "%s:%u:%u %s: %s", m->place.file ? m->place.file : "", m->place.line, m->place.column,
-               m->place.pointer ? m->place.pointer : "", m->text);
+        treadle_error said = {.line = m->place.line, .column = m->place.column};
+        char text[sizeof said];
+        snprintf(said.file, sizeof said.file, "%s", m->place.file ? m->place.file : "");
+        snprintf(said.pointer, sizeof said.pointer, "%s", m->place.pointer ? m->place.pointer : "");
+        snprintf(said.message, sizeof said.message, "%s", m->text);
+        treadle_error_format(&said, text, sizeof text);
+        td_log(TD_LOG_WARNING, "%s", text);
     }
 }
 
