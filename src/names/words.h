@@ -88,8 +88,10 @@
     X(CUMULATIVE_SEQUENCE_LENGTH, "cumulative_sequence_length")                                                        \
     X(BLOCK_TABLE, "block_table")                                                                                      \
     X(CACHE_INDIRECTION, "cache_indirection")                                                                          \
-    X(WRITE_INDICES, "write_indices")                                                                                  \
-    X(NONPAD_KV_SEQLEN, "nonpad_kv_seqlen")
+    X(WRITE_INDICES, "write_indices")                     /* [batch]: where the new tokens go in a static cache */     \
+    X(NONPAD_KV_SEQLEN, "nonpad_kv_seqlen")               /* [batch]: keys of a row, new ones included */              \
+    X(DECODER_ATTENTION_MASK, "decoder_attention_mask")   /* [batch, columns so far] */                                \
+    X(CURRENT_SEQUENCE_LENGTH, "current_sequence_length") /* one number: new tokens */
 
 typedef enum td_when {
 #define TD_WORD_ROW(name, text) TD_WHEN_##name,

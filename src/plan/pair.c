@@ -128,6 +128,7 @@ static int growing_axis(const td_light_port *in, const td_light_port *out, int b
 }
 
 static void describe(td_state_tensor *s, const td_light_port *in, const td_light_port *out, const name_parts *parts) {
+    s->from_session = s->from_output = -1;
     s->dtype = in->dtype;
     s->shape = in->shape;
     s->part = parts->part;

@@ -12,11 +12,11 @@
 #include "engine/engine.h"
 
 typedef enum td_feed_kind {
-    TD_FEED_NONE,    /* an optional input that nothing feeds */
+    TD_FEED_NONE,    /* an optional input that nothing feeds, or one that always gets zero rows */
     TD_FEED_ROLE,    /* made by the runtime: index is a td_role */
     TD_FEED_STATE,   /* index is a state tensor */
-    TD_FEED_WIRE,    /* index is a wire */
-    TD_FEED_REQUEST, /* a tensor of the request under the graph's name */
+    TD_FEED_WIRE,    /* index is a wire, the first of its alternatives */
+    TD_FEED_REQUEST, /* index is a request tensor of the plan */
 } td_feed_kind;
 
 typedef struct td_feed {
@@ -42,23 +42,45 @@ extern const char *const td_state_kind_words[];
 /* What a name says about a state tensor. */
 typedef enum td_state_part { TD_PART_OTHER, TD_PART_KEY, TD_PART_VALUE, TD_PART_BOTH } td_state_part;
 
-typedef struct td_state_tensor { /* one input and the output that becomes it */
+/* One input and the output that becomes it. Sessions that never run in the same step and have state of equal names, types and
+ * shapes share it: their feeds and out_state hold the same index; session, input and output are those of the first.
+ * A cross cache has no output of its own session: (from_session, from_output) fills it once per request, or, when from_session
+ * is the session itself, the first run does (until then it is empty). from_session -1: nothing can fill it, it stays empty. */
+typedef struct td_state_tensor {
     td_state_kind kind;
     td_state_part part;
     int32_t layer; /* -1: the name has no number */
     int32_t session, input, output;
+    int32_t from_session, from_output; /* cross caches; else -1 */
     td_dtype dtype;
     td_shape shape;          /* of the input; dims < 0 are free: batch_axis and, for caches, seq_axis among them */
     int batch_axis;          /* -1: none */
-    int seq_axis;            /* the dimension that grows; -1: none */
+    int seq_axis;            /* the dimension that counts positions; -1: none */
     int64_t heads, head_dim; /* 0: not known */
+    int64_t window;          /* positions that its layer looks back, itself included; 0: all */
+    bool
+        in_place; /* static: the op that writes it leaves the rest as it is (TensorScatter, Scatter*, GroupQueryAttention ...),
+                                so past and present may be one memory */
+    double init; /* recurrent: the value before the first token; 0 unless declared */
 } td_state_tensor;
 
+/* An explicit or found wire. Several wires may end at one input if their source steps never run in the same step: the one that ran
+ * last feeds it; `next` chains them (-1: the last). A source that does not run in a step (a modality that is absent, a prompt step
+ * while decoding) gives zero rows, unless it is a once step or the wire holds. */
 typedef struct td_plan_wire {
     int32_t from_session, from_output, to_session, to_input;
-    bool hold;
-    const char *why; /* "declared", "equal names", "the only one that fits" */
+    int32_t next;
+    bool hold;       /* the value of the last prompt run is kept for later steps */
+    bool once;       /* the source is a once step: kept for the whole request */
+    const char *why; /* "declared", "equal names", "the only one that fits", "cross cache" */
 } td_plan_wire;
+
+/* A tensor that the caller gives under a graph's input name. */
+typedef struct td_plan_request {
+    td_str name;
+    int32_t session, input; /* the first that takes it */
+    bool optional;          /* every input that takes it is optional */
+} td_plan_request;
 
 typedef struct td_plan_session {
     td_str name;
@@ -69,14 +91,30 @@ typedef struct td_plan_session {
     td_feed *feeds;          /* [n_inputs] */
     int32_t *out_state;      /* [n_outputs]: state tensor, or -1 */
     bool takes_tokens;       /* ids or embeddings: roles apply */
+    bool takes_source;       /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
     int32_t logits;          /* output, or -1 */
+    int64_t fixed_tokens;    /* its ids or embeddings have exactly this many positions; 0: any number */
 } td_plan_session;
+
+typedef enum td_loop_rows {
+    TD_LOOP_ROWS_ONE,  /* image i is row i of loop_input */
+    TD_LOOP_ROWS_GRID, /* image i has product(grid row i) rows of loop_input */
+} td_loop_rows;
 
 typedef struct td_plan_step {
     int32_t session;
     td_when when, declared;
     bool promoted;
     td_loop loop;
+    /* per_image: */
+    int32_t loop_input; /* input of the session that is sliced on dimension 0 */
+    td_loop_rows loop_rows;
+    int32_t grid_request; /* TD_LOOP_ROWS_GRID: request tensor [images, 3]; else -1 */
+    int32_t crop_request; /* dynamic_shape: request tensor [images, n_crop_dims] of sizes; -1: none */
+    int n_crop_dims;
+    int crop_dims[TD_MAX_RANK]; /* dimensions of loop_input that are cropped */
+    int32_t modality;           /* td_modality without which it is skipped; -1: none known */
+    bool only_logits;           /* all that it makes serves logits alone: not needed where no logits are wanted */
 } td_plan_step;
 
 /* How rows of unequal length share one run. Each gives every row what it would get alone. */
@@ -85,6 +123,47 @@ typedef enum td_batching {
     TD_BATCH_LENGTHS, /* the graph takes a length per row (GroupQueryAttention): caches are dense per row */
     TD_BATCH_MASK,    /* mask and positions say which columns of the common cache are a row's */
 } td_batching;
+
+/* A prompt that goes in as windows of fixed length. */
+typedef struct td_plan_window {
+    int64_t size; /* 0: none */
+    int32_t pad_value;
+    bool pad_first; /* alignment right: padding stands before the first token; else after the last */
+} td_plan_window;
+
+/* Positions of three (or four) dimensions, from the grids of images and videos. */
+typedef struct td_plan_mrope {
+    int32_t image_token, video_token; /* -1: none */
+    int32_t image_grid, video_grid;   /* request tensors [n, 3] (t, h, w in patches); -1: none */
+    int32_t second_per_grid;          /* request tensor [n videos]; -1: none */
+    int64_t merge_size;
+    double tokens_per_second; /* 0: a frame is one position */
+} td_plan_mrope;
+
+/* Encoder, predictor, joiner: tokens come from a walk over the encoder's frames. */
+typedef struct td_plan_transducer {
+    bool present;
+    int32_t encoder, predictor, joiner; /* sessions */
+    int32_t frames_output,
+        length_output; /* of the encoder: [batch, frames, dim] or [batch, dim, frames]; length -1: none */
+    int frames_axis;
+    int32_t joiner_frame, joiner_predicted; /* inputs of the joiner */
+    int32_t targets, targets_length;        /* inputs of the predictor; length -1: none */
+    int32_t predicted;                      /* output of the predictor that the joiner takes */
+    int32_t logits;                         /* output of the joiner */
+    int32_t blank;
+    int64_t max_symbols;      /* per frame; 0: no limit */
+    const int64_t *durations; /* TDT: the last n_durations logits choose the step; n 0: RNN-T */
+    size_t n_durations;
+} td_plan_transducer;
+
+typedef struct td_plan_pooling {
+    bool present; /* the model gives vectors, not tokens */
+    int32_t session, output;
+    int32_t mode; /* td_pooling */
+    bool pooled;  /* the output has rank 2: a vector per row already */
+    bool normalize;
+} td_plan_pooling;
 
 typedef struct td_plan {
     td_arena arena;
@@ -96,8 +175,11 @@ typedef struct td_plan {
     size_t n_wires;
     td_state_tensor *states;
     size_t n_states;
+    td_plan_request *requests;
+    size_t n_requests;
 
-    int32_t decoder; /* the session with logits; -1: none */
+    int32_t
+        decoder; /* the first session with logits; -1: none. A step that runs later may have logits too (prompt and decode graphs) */
     td_dtype logits_dtype;
     int logits_rank;       /* 2: [batch, vocab], 3: [batch, positions, vocab] */
     bool logits_last_only; /* the graph gives the last position alone */
@@ -105,10 +187,18 @@ typedef struct td_plan {
     td_batching batching;
     td_position position; /* TD_POSITION_AUTO: the graph takes none */
     bool has_positions;
-    int64_t context_length; /* most tokens of a row */
-    int64_t max_length;     /* default limit */
-    int64_t prefill_chunk;  /* tokens of one prompt run; 0: the runtime's choice */
-    const char *cannot_run; /* why generation is refused; NULL: it is not */
+    td_plan_mrope mrope; /* position MROPE_3D */
+    td_plan_window window;
+    td_plan_transducer transducer;
+    td_plan_pooling pooling;
+    bool
+        source_prompt; /* the prompt feeds the once sessions (encoder-decoder); the timeline starts from decoder_start */
+    int64_t context_length;  /* most tokens of a row */
+    int64_t max_length;      /* default limit */
+    int64_t static_capacity; /* positions of the static caches; 0: there are none */
+    int64_t
+        prefill_chunk; /* tokens of one prompt run; 0: the runtime's choice; 1: graphs that take one token at a time */
+    const char *cannot_run; /* why tokens cannot be generated; NULL: they can */
 } td_plan;
 
 /* Opens signatures and builds the plan. Problems go to messages; *out may be incomplete if there are errors. The plan keeps

@@ -116,7 +116,13 @@ static bool ends_fit(td_plan_build_ctx *b, const td_config_wire *wire, end from,
 
 static void add_wire(td_plan_build_ctx *b, end from, end to, bool hold, const char *why) {
     td_plan *plan = b->plan;
-    plan->wires[plan->n_wires] = (td_plan_wire){from.session, from.port, to.session, to.port, hold, why};
+    plan->wires[plan->n_wires] = (td_plan_wire){.from_session = from.session,
+                                                .from_output = from.port,
+                                                .to_session = to.session,
+                                                .to_input = to.port,
+                                                .next = -1,
+                                                .hold = hold,
+                                                .why = why};
     plan->sessions[to.session].feeds[to.port] = (td_feed){TD_FEED_WIRE, (int32_t)plan->n_wires++};
 }
 
