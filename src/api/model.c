@@ -47,10 +47,10 @@ void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
         .has_logits = !plan->cannot_run,
         .rewinds = true,
         .prompt_logits = plan->logits_rank == 3 && !plan->logits_last_only,
-        .eos = config->eos.ids,
-        .n_eos = config->eos.n,
-        .bos = config->bos,
-        .do_sample = config->sampling.do_sample,
+        .eos = config->tokens.eos.ids,
+        .n_eos = config->tokens.eos.n,
+        .bos = config->tokens.bos,
+        .do_sample = config->generation.sampling.do_sample,
     };
     size_t size = out->struct_size;
     info.struct_size = size;

@@ -21,21 +21,36 @@ typedef struct td_config_session {
     td_str name;
     const char *path; /* the graph, ready to open; NULL: it has an error */
     td_engine_kind engine;
-    td_str provider; /* empty: CPU */
+    td_str provider; /* as the engine's list spells it; empty: CPU */
     const td_rename *inputs, *outputs;
     size_t n_inputs, n_outputs;
     const td_str *optional; /* inputs that get zero rows when nothing feeds them */
     size_t n_optional;
+    const td_json *provider_options, *session_options,
+        *run_options;    /* NULL: none; for the engine, not looked into here */
     const td_json *json; /* for places; never NULL */
     const td_json *file; /* likewise; may be NULL */
 } td_config_session;
+
+typedef enum td_loop_rows {                      /* how many rows of a per_image loop's tensor belong to an image */
+                            TD_LOOP_ROWS_ONE,    /* one each: dimension 0 counts images */
+                            TD_LOOP_ROWS_GRID,   /* t * h * w of the session's own integer input [images, 3] */
+                            TD_LOOP_ROWS_SOURCE, /* the same of the tensor named by loop_rows_source */
+} td_loop_rows;
 
 typedef struct td_config_step {
     td_str run;
     td_when when;
     td_loop loop;
-    td_str loop_over;
-    const td_json *json, *run_json, *loop_over_json;
+    td_str loop_over; /* the input whose dimension 0 is sliced; empty: the session's first fed one */
+    td_loop_rows loop_rows;
+    td_str loop_rows_source;
+    td_str crop_source; /* dynamic_shape: row i of this tensor has the sizes that slice i is cropped to; empty: none */
+    const int32_t *crop_dims; /* which dimensions (that of the slice counted in), in the order of the row's columns */
+    size_t n_crop_dims;
+    td_str cross_attention_from; /* the session whose outputs are the cross cache; empty: found from the graphs */
+    td_modality if_present;
+    const td_json *json, *run_json, *loop_over_json; /* places; the last may be NULL */
     bool from_preset;
 } td_config_step;
 
@@ -45,10 +60,67 @@ typedef struct td_config_wire {
     const td_json *json, *from_json, *to_json;
 } td_config_wire;
 
+/* --- state: what is declared goes over what the graph shows */
+
+typedef enum td_choice { TD_CHOICE_AUTO, TD_CHOICE_NO, TD_CHOICE_YES } td_choice;
+
+typedef struct td_config_window {
+    int64_t size; /* columns that a cache keeps; 0: no window declared */
+    const int32_t *layers;
+    size_t n_layers;   /* 0: every layer */
+    bool slide_inputs; /* the prompt goes in as windows of `size` ids */
+    bool slide_cache;  /* false: the graph slides the cache itself. Default: true */
+    int32_t pad_value; /* id of a window's padding. Default: 0 */
+    td_alignment alignment;
+    const td_json *json; /* NULL: none */
+} td_config_window;
+
+typedef struct
+    td_config_recurrent { /* one declared pair; names are "session.tensor" or "tensor" of the only session with it */
+    td_str input, output;
+    double init;      /* every element at the start. Default: 0 */
+    td_str init_from; /* an output "session.tensor" that gives the start instead; empty: none */
+    const td_json *json, *input_json, *output_json;
+} td_config_recurrent;
+
+typedef struct td_config_state {
+    td_kv_format kv_format;
+    td_str past_key, past_value, present_key, present_value, past, present; /* patterns; empty: found by name */
+    td_choice share_buffer;
+    td_config_window window;
+    td_str cross_source; /* the session that makes the cross cache; empty: found */
+    td_choice cross_frozen;
+    const td_config_recurrent *recurrent;
+    size_t n_recurrent;
+    td_position position;
+    td_str position_input;    /* empty: found by name */
+    td_str grid_source;       /* mRoPE: "session.tensor" or a request tensor with the image grids; empty: found */
+    int64_t merge_size;       /* patches that make one token, per side; 0: not said */
+    double tokens_per_second; /* of a video; 0: not said */
+    const td_json *json, *position_json, *cross_json; /* may be NULL */
+} td_config_state;
+
+/* --- tokens */
+
 typedef struct td_token_list {
     const int32_t *ids;
     size_t n;
 } td_token_list;
+
+typedef struct td_config_tokens { /* single ids: -1 is none */
+    bool has_eos;                 /* something says what ends a text, maybe nothing */
+    td_token_list eos;
+    int32_t bos, pad, blank;
+    td_token_list decoder_start;
+    int32_t image, video, audio;      /* placeholders in a prompt, one per feature row */
+    int32_t vision_start, vision_end; /* marks around the placeholders of an image */
+    int32_t audio_start, audio_end;
+    td_token_list tool_call_start, tool_call_end, reasoning_start,
+        reasoning_end;                /* one marker each, maybe of several ids */
+    const td_json *json, *image_json; /* may be NULL */
+} td_config_tokens;
+
+/* --- generation */
 
 typedef struct td_sampling { /* values in effect; see treadle_generate_options for the meaning */
     bool do_sample;
@@ -56,6 +128,96 @@ typedef struct td_sampling { /* values in effect; see treadle_generate_options f
     int64_t top_k, no_repeat_ngram_size;
     int64_t seed; /* -1: none */
 } td_sampling;
+
+typedef enum td_early_stopping {
+    TD_EARLY_STOPPING_NO,
+    TD_EARLY_STOPPING_YES,
+    TD_EARLY_STOPPING_NEVER
+} td_early_stopping;
+
+typedef struct td_config_beam {
+    int64_t num_beams;     /* 1: no beam search */
+    double length_penalty; /* default 1 */
+    td_early_stopping early_stopping;
+    int64_t num_return_sequences; /* at most num_beams; default 1 */
+} td_config_beam;
+
+typedef struct td_named_token {
+    td_str name;
+    int32_t id;
+} td_named_token;
+
+typedef struct td_alignment_head {
+    int32_t layer, head;
+} td_alignment_head;
+
+/* generation.transcription: how a speech recogniser's decoder is prompted and how its timestamps read. Our addition to the
+ * format; what is not declared comes from the generation_config.json that such models ship. Ids: -1 is none. */
+typedef struct td_config_transcription {
+    bool declared;     /* there is such a section */
+    bool multilingual; /* the prompt holds a language and a task. Default: whether there are languages */
+    const td_named_token *languages, *tasks; /* "en", "transcribe", ... without brackets */
+    size_t n_languages, n_tasks;
+    td_str language, task; /* defaults; empty: detected, "transcribe" */
+    int32_t no_timestamps, previous_text, no_speech;
+    int32_t timestamp_begin;                  /* the id of 0.00 seconds. Default: no_timestamps + 1 */
+    bool timestamps;                          /* default of a request */
+    int64_t max_initial_timestamp;            /* steps after timestamp_begin; -1: no limit */
+    double timestamp_seconds;                 /* of one step. Default: 0.02 */
+    double chunk_seconds;                     /* of one window of the encoder. Default: 30 */
+    const td_alignment_head *alignment_heads; /* cross-attention heads that follow the audio */
+    size_t n_alignment_heads;
+    const td_json *json; /* NULL: none */
+} td_config_transcription;
+
+typedef struct td_config_generation {
+    int64_t max_length, max_new_tokens, min_length, context_length, prefill_chunk; /* -1: not said */
+    const td_json *max_length_json, *context_length_json;
+    td_sampling sampling;
+    td_config_beam beam;
+    const td_str *stop;
+    size_t n_stop;
+    td_token_list suppress;            /* never chosen */
+    td_token_list begin_suppress;      /* not chosen as the first new token */
+    int32_t forced_first, forced_last; /* the first new token, and the one at max_length; -1: free */
+    /* transducers */
+    int64_t max_symbols_per_step; /* tokens per encoder frame; -1: not said */
+    const int32_t *durations;     /* frames that each entry of the duration logits skips */
+    size_t n_durations;
+    td_config_transcription transcription;
+} td_config_generation;
+
+/* --- the rest */
+
+typedef struct td_config_pooling {
+    bool declared;   /* by the config, or by the files of sentence-transformers */
+    td_pooling mode; /* default: mean */
+    bool normalize;
+    const td_json *json; /* NULL: none */
+} td_config_pooling;
+
+typedef struct td_config_plugin {
+    const char *library;     /* as written; NULL: no plugin */
+    const char *path;        /* its real path, which an allowed folder holds; NULL: not allowed (an error) */
+    const char *entry_point; /* NULL: the usual one */
+    const td_json *json, *library_json;
+} td_config_plugin;
+
+typedef enum td_preprocess_kind {
+    TD_PREPROCESS_IMAGE,
+    TD_PREPROCESS_AUDIO,
+    TD_PREPROCESS_TEXT,
+    TD_PREPROCESS_KINDS
+} td_preprocess_kind;
+
+typedef struct td_config_preprocess { /* checked for its form here; the media module gives it meaning */
+    td_preprocess_format format;
+    const char *path; /* the config file, inside the folder, ready to open; NULL: config is inline or has an error */
+    const td_json *config;           /* a string (path is set) or an object */
+    const td_json *expected_outputs; /* object of name to {rank, dtype}, or NULL */
+    const td_json *prompt;           /* object or NULL */
+    const td_json *json;             /* NULL: no such entry */
+} td_config_preprocess;
 
 typedef struct td_config {
     td_arena arena;
@@ -68,33 +230,30 @@ typedef struct td_config {
     size_t n_sessions;
     td_config_step *steps;
     size_t n_steps; /* 0: found by the plan */
+    /* The flow of a preset some of whose sessions are not declared; steps is then empty. The plan binds it by signatures. */
+    td_config_step *preset_steps;
+    size_t n_preset_steps;
     td_config_wire *wires;
     size_t n_wires;
 
-    td_kv_format kv_format;
-    td_str past_key, past_value, present_key, present_value, past, present; /* patterns; empty: found by name */
-    int64_t window_size;                                                    /* 0: none */
-    bool slide_inputs;
-    td_position position;
-    td_str position_input;
-    const td_json *state_json; /* may be NULL */
-
-    bool has_eos; /* something says what ends a text, maybe nothing */
-    td_token_list eos;
-    int32_t bos, pad; /* -1: none */
-    td_token_list decoder_start;
-
-    int64_t max_length, max_new_tokens, min_length, context_length, prefill_chunk; /* -1: not said */
-    const td_json *max_length_json, *context_length_json;
-    td_sampling sampling;
-    const td_str *stop;
-    size_t n_stop;
+    td_config_state state;
+    td_config_tokens tokens;
+    td_config_generation generation;
+    td_config_pooling pooling;
+    td_config_plugin plugin;
+    td_config_preprocess preprocess[TD_PREPROCESS_KINDS];
 } td_config;
 
 typedef struct td_config_options {
     bool strict;
     const treadle_setting *settings;
     size_t n_settings;
+    const char *const *plugin_dirs; /* folders whose libraries may be loaded. None: no plugins */
+    size_t n_plugin_dirs;
+    /* The execution providers of an engine, NULL-terminated; NULL: the engine itself is missing. Asked only if a session wants
+     * more than light on the CPU. No function: there is no other engine. */
+    const char *const *(*list_providers)(td_engine_kind engine, void *context);
+    void *context;
 } td_config_options;
 
 /* Reads the config of a model folder, or of one .onnx file. Problems go to messages (whose arena must outlive their use); the
@@ -112,8 +271,9 @@ bool td_config_apply_settings(td_config *c, const td_config_options *options, td
 bool td_config_apply_preset(td_config *c, td_messages *messages);
 bool td_config_apply_generation_file(td_config *c, td_messages *messages);
 bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages);
+bool td_config_apply_pooling_files(td_config *c, td_messages *messages);
 bool td_config_find_sessions(td_config *c, const char *only_file, td_messages *messages);
-bool td_config_read(td_config *c, td_messages *messages);
+bool td_config_read(td_config *c, const td_config_options *options, td_messages *messages);
 
 /* A source for values that come from `label`; NULL: out of memory. */
 const td_source *td_config_source(td_config *c, const char *label, const char *path, td_str text);

@@ -4,6 +4,7 @@
 #include "names/words.h"
 
 #define ID_MAX 2147483647.0
+#define ID_LIST_MAX 1048576
 #define COUNT_MAX 9007199254740992.0
 #define END                                                                                                            \
     { .key = NULL }
@@ -81,7 +82,8 @@ static const td_field window_fields[] = {
     INTS_FIELD("layers", 0, 65535),
     BOOL_FIELD("slide_inputs"),
     INT_FIELD("pad_value", 0, ID_MAX),
-    STRING_FIELD("alignment"),
+    WORD_FIELD("alignment", td_alignment_words, "Unknown alignment \"%.*s\" of a window. Valid options: "),
+    BOOL_FIELD("slide_key_value_cache"),
     END,
 };
 
@@ -191,6 +193,9 @@ static const td_field token_fields[] = {
     ID_FIELD("video_token"),
     ID_FIELD("audio_token"),
     ID_FIELD("vision_start"),
+    ID_FIELD("vision_end"),
+    ID_FIELD("audio_start"),
+    ID_FIELD("audio_end"),
     IDS_FIELD("tool_call_start"),
     IDS_FIELD("tool_call_end"),
     IDS_FIELD("reasoning_start"),
@@ -218,6 +223,26 @@ static const td_field beam_fields[] = {
     END,
 };
 
+static const td_field id_value[] = {ID_FIELD(""), END};
+
+static const td_field transcription_fields[] = {
+    {.key = "languages", .kind = TD_FIELD_MAP, .members = id_value},
+    {.key = "tasks", .kind = TD_FIELD_MAP, .members = id_value},
+    BOOL_FIELD("multilingual"),
+    STRING_FIELD("language"),
+    STRING_FIELD("task"),
+    BOOL_FIELD("timestamps"),
+    ID_FIELD("no_timestamps"),
+    ID_FIELD("timestamp_begin"),
+    ID_FIELD("previous_text"),
+    ID_FIELD("no_speech"),
+    INT_FIELD("max_initial_timestamp", 0, ID_MAX),
+    POSITIVE_FIELD("timestamp_seconds"),
+    POSITIVE_FIELD("chunk_seconds"),
+    ANY_FIELD("alignment_heads"),
+    END,
+};
+
 static const td_field generation_fields[] = {
     INT_FIELD("max_length", 1, COUNT_MAX),
     INT_FIELD("max_new_tokens", 0, COUNT_MAX),
@@ -227,8 +252,13 @@ static const td_field generation_fields[] = {
     OBJECT_FIELD("sampling", sampling_fields),
     OBJECT_FIELD("beam", beam_fields),
     STRINGS_FIELD("stop"),
+    {.key = "suppress", .kind = TD_FIELD_INT, .max = ID_MAX, .flags = TD_FIELD_LIST, .max_items = ID_LIST_MAX},
+    {.key = "begin_suppress", .kind = TD_FIELD_INT, .max = ID_MAX, .flags = TD_FIELD_LIST, .max_items = ID_LIST_MAX},
+    ID_FIELD("forced_first"),
+    ID_FIELD("forced_last"),
     INT_FIELD("max_symbols_per_step", 1, 65535),
     INTS_FIELD("durations", 0, 65535),
+    OBJECT_FIELD("transcription", transcription_fields),
     END,
 };
 
@@ -237,6 +267,7 @@ const td_field td_config_fields[] = {
     OBJECT_FIELD("pipeline", pipeline_fields),
     OBJECT_FIELD("tokens", token_fields),
     OBJECT_FIELD("generation", generation_fields),
+    OBJECT_FIELD("pooling", pooling_fields), /* here or in the pipeline */
     ANY_FIELD("metadata"),
     END,
 };

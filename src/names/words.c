@@ -11,6 +11,7 @@ const char *const td_position_words[] = {TD_POSITION_LIST(TD_WORD_TEXT) NULL};
 const char *const td_kv_format_words[] = {TD_KV_FORMAT_LIST(TD_WORD_TEXT) NULL};
 const char *const td_engine_words[] = {TD_ENGINE_LIST(TD_WORD_TEXT) NULL};
 const char *const td_modality_words[] = {TD_MODALITY_LIST(TD_WORD_TEXT) NULL};
+const char *const td_alignment_words[] = {TD_ALIGNMENT_LIST(TD_WORD_TEXT) NULL};
 const char *const td_pooling_words[] = {TD_POOLING_LIST(TD_WORD_TEXT) NULL};
 const char *const td_preprocess_format_words[] = {TD_PREPROCESS_FORMAT_LIST(TD_WORD_TEXT) NULL};
 const char *const td_preset_words[] = {TD_PRESET_LIST(TD_WORD_TEXT) NULL};

@@ -37,6 +37,11 @@
     X(AUDIO, "audio")                                                                                                  \
     X(VIDEO, "video")
 
+/* On which side of a window of ids its padding goes so that the ids stand to the other one. */
+#define TD_ALIGNMENT_LIST(X)                                                                                           \
+    X(RIGHT, "right") /* padding before the first id */                                                                \
+    X(LEFT, "left")   /* padding after the last */
+
 #define TD_POOLING_LIST(X)                                                                                             \
     X(MEAN, "mean")                                                                                                    \
     X(CLS, "cls")                                                                                                      \
@@ -113,6 +118,28 @@ typedef enum td_kv_format {
     TD_KV_FORMAT_LIST(TD_WORD_ROW)
 #undef TD_WORD_ROW
 } td_kv_format;
+typedef enum td_modality {
+#define TD_WORD_ROW(name, text) TD_MODALITY_##name,
+    TD_MODALITY_LIST(TD_WORD_ROW)
+#undef TD_WORD_ROW
+        TD_MODALITY_NONE
+} td_modality;
+typedef enum td_alignment {
+#define TD_WORD_ROW(name, text) TD_ALIGNMENT_##name,
+    TD_ALIGNMENT_LIST(TD_WORD_ROW)
+#undef TD_WORD_ROW
+} td_alignment;
+typedef enum td_pooling {
+#define TD_WORD_ROW(name, text) TD_POOLING_##name,
+    TD_POOLING_LIST(TD_WORD_ROW)
+#undef TD_WORD_ROW
+} td_pooling;
+typedef enum td_preprocess_format {
+#define TD_WORD_ROW(name, text) TD_PREPROCESS_FORMAT_##name,
+    TD_PREPROCESS_FORMAT_LIST(TD_WORD_ROW)
+#undef TD_WORD_ROW
+        TD_PREPROCESS_FORMAT_AUTO /* not said: recognised by the shape of the file */
+} td_preprocess_format;
 typedef enum td_engine_kind {
 #define TD_WORD_ROW(name, text) TD_ENGINE_##name,
     TD_ENGINE_LIST(TD_WORD_ROW)
@@ -137,6 +164,7 @@ extern const char *const td_position_words[];
 extern const char *const td_kv_format_words[];
 extern const char *const td_engine_words[];
 extern const char *const td_modality_words[];
+extern const char *const td_alignment_words[];
 extern const char *const td_pooling_words[];
 extern const char *const td_preprocess_format_words[];
 extern const char *const td_preset_words[];

@@ -138,26 +138,29 @@ static void find_lengths(td_plan_build_ctx *b) {
         int64_t capacity = s->shape.dims[s->shape.rank >= 4 ? s->shape.rank - 2 : 1];
         if (capacity > 0 && (!table || capacity < table)) table = capacity;
     }
-    int64_t context = c->context_length;
+    int64_t context = c->generation.context_length;
     if (table > 0 && (context <= 0 || context > table)) {
         if (context > table)
             td_messages_add(b->messages, TREADLE_MESSAGE_NOTE,
-                            td_tree_place(b->messages->arena, c->context_length_json, false),
+                            td_tree_place(b->messages->arena, c->generation.context_length_json, false),
                             "context_length %lld is lowered to %lld, which the graph's tables allow",
                             (long long)context, (long long)table);
         context = table;
     }
-    plan->max_length = c->max_length > 0 ? c->max_length : context > 0 ? context : DEFAULT_MAX_LENGTH;
+    plan->max_length = c->generation.max_length > 0 ? c->generation.max_length
+                       : context > 0                ? context
+                                                    : DEFAULT_MAX_LENGTH;
     plan->context_length = context > 0 ? TD_MIN(context, (int64_t)INT32_MAX) : INT32_MAX;
     context = plan->context_length; /* lengths are int32 in some graphs */
     if (plan->max_length > context) {
-        if (c->max_length > context && c->context_length != context)
-            td_messages_add(
-                b->messages, TREADLE_MESSAGE_NOTE, td_tree_place(b->messages->arena, c->max_length_json, false),
-                "max_length %lld is lowered to the context length %lld", (long long)c->max_length, (long long)context);
+        if (c->generation.max_length > context && c->generation.context_length != context)
+            td_messages_add(b->messages, TREADLE_MESSAGE_NOTE,
+                            td_tree_place(b->messages->arena, c->generation.max_length_json, false),
+                            "max_length %lld is lowered to the context length %lld",
+                            (long long)c->generation.max_length, (long long)context);
         plan->max_length = context;
     }
-    plan->prefill_chunk = TD_MAX(c->prefill_chunk, (int64_t)0);
+    plan->prefill_chunk = TD_MAX(c->generation.prefill_chunk, (int64_t)0);
 }
 
 static void find_positions(td_plan_build_ctx *b) {
@@ -168,7 +171,7 @@ static void find_positions(td_plan_build_ctx *b) {
         if (input < 0) continue;
         plan->has_positions = true;
         plan->position = s->signature->inputs[input].shape.rank == 3 ? TD_POSITION_MROPE_3D : TD_POSITION_DEFAULT;
-        if (b->config->position == TD_POSITION_WINDOWED) plan->position = TD_POSITION_WINDOWED;
+        if (b->config->state.position == TD_POSITION_WINDOWED) plan->position = TD_POSITION_WINDOWED;
     }
 }
 
@@ -233,7 +236,7 @@ static const char *find_fault(td_plan *plan, const td_config *c) {
     if (plan->decoder < 0) return "no session has logits: there are no tokens to generate";
     if (plan->logits_rank != 2 && plan->logits_rank != 3) return "the logits have neither two nor three dimensions";
     if (td_dtype_kind(plan->logits_dtype) != TD_KIND_FLOAT) return "the logits are no floating-point numbers";
-    if (c->window_size > 0) return "sliding windows are not run by this build yet";
+    if (c->state.window.size > 0) return "sliding windows are not run by this build yet";
     for (size_t k = 0; k < plan->n_steps; k++)
         if (plan->steps[k].when != TD_WHEN_ALWAYS || plan->steps[k].loop != TD_LOOP_BATCHED)
             return "flow steps other than always and batched are not run by this build yet";

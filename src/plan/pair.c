@@ -299,9 +299,9 @@ static void pair_session(td_plan_build_ctx *b, int32_t index) {
     }
     for (size_t o = 0; o < sig->n_outputs; o++) take_apart(sig->outputs[o].name, &p.outs[o]);
     const td_config *c = b->config;
-    pair_by_patterns(&p, c->past_key, c->present_key, TD_PART_KEY);
-    pair_by_patterns(&p, c->past_value, c->present_value, TD_PART_VALUE);
-    pair_by_patterns(&p, c->past, c->present, TD_PART_BOTH);
+    pair_by_patterns(&p, c->state.past_key, c->state.present_key, TD_PART_KEY);
+    pair_by_patterns(&p, c->state.past_value, c->state.present_value, TD_PART_VALUE);
+    pair_by_patterns(&p, c->state.past, c->state.present, TD_PART_BOTH);
     pair_by_stem(&p);
     pair_leftovers(&p);
     report_lonely(&p);

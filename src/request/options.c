@@ -24,11 +24,11 @@ static int64_t int_or(int64_t given, int64_t fallback) { return given == -1 ? fa
 
 treadle_status td_request_params(const treadle_generate_options *o, const td_config *config, td_arena *arena,
                                  td_sample_params *out, treadle_error *err) {
-    static const td_config none = {.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
+    static const td_config none = {.generation.sampling = {.temperature = 1, .top_p = 1, .repetition_penalty = 1}};
     const td_config *c = config ? config : &none;
-    const td_sampling *s = &c->sampling;
-    size_t n_eos = o->n_eos >= 0 ? (size_t)o->n_eos : c->eos.n;
-    const int32_t *eos = o->n_eos >= 0 ? o->eos : c->eos.ids;
+    const td_sampling *s = &c->generation.sampling;
+    size_t n_eos = o->n_eos >= 0 ? (size_t)o->n_eos : c->tokens.eos.n;
+    const int32_t *eos = o->n_eos >= 0 ? o->eos : c->tokens.eos.ids;
     if (n_eos > 65536 || (n_eos && !eos))
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected eos to list up to 65536 tokens, found %zu", n_eos);
     for (size_t i = 0; i < n_eos; i++)
@@ -46,7 +46,7 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
         .min_p = real_or(o->min_p, s->min_p),
         .repetition_penalty = real_or(o->repetition_penalty, s->repetition_penalty),
         .no_repeat_ngram_size = int_or(o->no_repeat_ngram_size, s->no_repeat_ngram_size),
-        .min_length = int_or(o->min_length, c->min_length),
+        .min_length = int_or(o->min_length, c->generation.min_length),
         .eos = copy,
         .n_eos = n_eos,
     };
@@ -56,8 +56,8 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
 static treadle_status copy_stops(treadle_generator *g, const treadle_generate_options *o, treadle_error *err) {
     const td_config *c = g->model->config;
     if (o->n_stop < 0) {
-        g->stops = c->stop;
-        g->n_stops = c->n_stop;
+        g->stops = c->generation.stop;
+        g->n_stops = c->generation.n_stop;
         return TREADLE_OK;
     }
     if (o->n_stop > 4096 || (o->n_stop && !o->stop))
@@ -85,11 +85,11 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
     treadle_generate_options o;
     TD_TRY(td_request_options(options, &o, err));
     *out = (td_generation_options){
-        .max_new_tokens = int_or(o.max_new_tokens, c->max_new_tokens),
+        .max_new_tokens = int_or(o.max_new_tokens, c->generation.max_new_tokens),
         .max_length = int_or(o.max_length, g->model->plan->max_length),
         .ignore_eos = o.ignore_eos,
-        .has_seed = o.seed >= 0 || c->sampling.seed >= 0,
-        .seed = (uint64_t)(o.seed >= 0 ? o.seed : c->sampling.seed),
+        .has_seed = o.seed >= 0 || c->generation.sampling.seed >= 0,
+        .seed = (uint64_t)(o.seed >= 0 ? o.seed : c->generation.sampling.seed),
         .keep_logits = o.keep_logits,
         .prompt_logits = o.prompt_logits,
     };

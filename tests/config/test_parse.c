@@ -70,10 +70,10 @@ TEST(scalars_are_lists_of_one_and_null_is_unset) {
               "\"tokens\": {\"eos\": 7, \"pad\": null}, \"generation\": {\"stop\": \"x\", \"sampling\": null}}",
               NULL);
     CHECK_EQ_UINT(r.messages.list.n, 0);
-    CHECK_EQ_UINT(r.config->eos.n, 1);
-    CHECK_EQ_INT(r.config->eos.ids[0], 7);
-    CHECK_EQ_INT(r.config->pad, -1);
-    CHECK_EQ_UINT(r.config->n_stop, 1);
+    CHECK_EQ_UINT(r.config->tokens.eos.n, 1);
+    CHECK_EQ_INT(r.config->tokens.eos.ids[0], 7);
+    CHECK_EQ_INT(r.config->tokens.pad, -1);
+    CHECK_EQ_UINT(r.config->generation.n_stop, 1);
     CHECK_EQ_UINT(r.config->n_steps, 1); /* the preset's */
     CHECK_EQ_STR(td_tree_source(r.config->steps[0].json)->label, "preset autoregressive-decoder");
     CHECK_EQ_STR(td_tree_source(td_json_get(td_json_get(r.config->root, "tokens"), "eos"))->label, "c.json");
@@ -91,9 +91,9 @@ TEST(settings_go_over_the_file) {
               "{\"version\": 2, \"pipeline\": {" SESSIONS
               "}, \"tokens\": {\"eos\": 7}, \"generation\": {\"max_length\": 9}}",
               &(td_config_options){.settings = settings, .n_settings = 5});
-    CHECK_EQ_INT(r.config->max_length, 48);
-    CHECK_EQ_INT(r.config->sampling.top_k, 5);
-    CHECK(!r.config->has_eos);
+    CHECK_EQ_INT(r.config->generation.max_length, 48);
+    CHECK_EQ_INT(r.config->generation.sampling.top_k, 5);
+    CHECK(!r.config->tokens.has_eos);
     CHECK_EQ_UINT(r.messages.n_errors, 2);
     done(&r);
 }

@@ -1,0 +1,131 @@
+/* config/read_sessions.c - pipeline.sessions: files inside the folder, engines and providers, io. */
+#include <strings.h>
+
+#include "base/file.h"
+#include "config/read.h"
+
+enum { MAX_SESSIONS = 256 };
+
+static bool read_renames(td_config *c, const td_json *map, const td_rename **out, size_t *n) {
+    td_rename *rows = TD_ARENA_ARRAY(&c->arena, td_rename, map && map->kind == TD_JSON_OBJECT ? map->n : 0);
+    if (!rows) return false;
+    *n = 0;
+    for (const td_json *v = map && map->kind == TD_JSON_OBJECT ? map->first : NULL; v; v = v->next)
+        if (v->kind == TD_JSON_STRING) rows[(*n)++] = (td_rename){v->key, v->string, v};
+    *out = rows;
+    return true;
+}
+
+/* --- sessions */
+
+/* Names of the folder's .onnx files, for "did you mean". */
+static const char *near_file(td_config *c, td_str file) {
+    char **names = NULL;
+    size_t n = 0, n_onnx = 0;
+    if (td_list_dir(&c->arena, c->dir, &names, &n, NULL) != TREADLE_OK) return "";
+    for (size_t i = 0; i < n; i++)
+        if (td_str_ends(td_str_from(names[i]), TD_STR(".onnx")) && !td_str_is(file, names[i]))
+            names[n_onnx++] = names[i];
+    return td_did_you_mean(&c->arena, file, (const char *const *)names, n_onnx);
+}
+
+static bool resolve_file(td_config *c, td_config_session *s, td_messages *m) {
+    char *path = NULL;
+    treadle_error problem = {0};
+    td_str file = s->file->string;
+    treadle_status status = td_path_resolve_inside(&c->arena, c->dir, file, &path, &problem);
+    if (status == TREADLE_OUT_OF_MEMORY) return false;
+    td_str shown = {file.p, TD_MIN(file.n, (size_t)200)};
+    if (status == TREADLE_OK && td_path_is_file(path)) {
+        s->path = path;
+    } else if (status == TREADLE_OK) {
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, s->file),
+                        "expected a file of the model folder, found \"%.*s\", which is a folder, device or pipe",
+                        TD_STR_ARGS(shown));
+    } else if (status == TREADLE_NOT_FOUND) {
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, s->file),
+                        "expected a file of the model folder, found no \"%.*s\"%s", TD_STR_ARGS(shown),
+                        near_file(c, file));
+    } else {
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, s->file),
+                        "expected a file inside the model folder, found \"%.*s\": %s", TD_STR_ARGS(shown),
+                        problem.message);
+    }
+    return true;
+}
+
+/* Names of providers are compared without case and without the usual ending: "cuda" is CUDAExecutionProvider. */
+static td_str provider_stem(td_str name) {
+    static const char ending[] = "executionprovider";
+    size_t n = sizeof ending - 1;
+    if (name.n > n && strncasecmp(name.p + name.n - n, ending, n) == 0) name.n -= n;
+    return name;
+}
+
+static bool same_provider(td_str a, td_str b) {
+    a = provider_stem(a);
+    b = provider_stem(b);
+    return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
+}
+
+/* A provider other than the CPU's implies the engine that has providers. */
+static void find_engine(td_config_session *s, const td_config_options *options, td_messages *m) {
+    static const char *const cpu_only[] = {"CPUExecutionProvider", NULL};
+    const td_json *engine = td_json_get(s->json, "engine"), *provider = td_json_get(s->json, "execution_provider");
+    td_str wanted = td_json_string_or(s->json, "execution_provider", "CPUExecutionProvider");
+    bool cpu = same_provider(wanted, TD_STR("cpu"));
+    td_engine_kind implied = cpu ? TD_ENGINE_LIGHT : TD_ENGINE_ORT;
+    s->engine = (td_engine_kind)td_read_word(s->json, "engine", td_engine_words, (int)implied);
+    if (cpu && s->engine == TD_ENGINE_LIGHT) return;
+    const char *const *list = cpu_only;
+    if (s->engine != TD_ENGINE_LIGHT)
+        list = options && options->list_providers ? options->list_providers(s->engine, options->context) : NULL;
+    for (size_t i = 0; list && list[i]; i++) {
+        if (!same_provider(wanted, td_str_from(list[i]))) continue;
+        if (!cpu) s->provider = td_str_from(list[i]);
+        return;
+    }
+    if (cpu) {
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, engine),
+                        "engine \"%s\" is not available (available: light)", td_engine_words[s->engine]);
+        return;
+    }
+    const char *names = td_words_join(m->arena, list ? list : cpu_only);
+    if (!names) m->failed = true;
+    else
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, provider),
+                        "execution provider \"%.*s\" is not available (available: %s)",
+                        (int)TD_MIN(wanted.n, (size_t)200), wanted.p, names);
+}
+
+static bool read_session(td_config *c, const td_json *v, td_config_session *s, const td_config_options *options,
+                         td_messages *m) {
+    const td_json *io = td_json_get(v, "io");
+    s->name = v->key;
+    s->json = v;
+    s->file = td_json_get(v, "file");
+    s->provider_options = td_json_get(v, "provider_options");
+    s->session_options = td_json_get(v, "session_options");
+    s->run_options = td_json_get(v, "run_options");
+    find_engine(s, options, m);
+    if (!read_renames(c, td_json_get(io, "inputs"), &s->inputs, &s->n_inputs) ||
+        !read_renames(c, td_json_get(io, "outputs"), &s->outputs, &s->n_outputs) ||
+        !td_read_strings(c, td_json_get(io, "optional"), &s->optional, &s->n_optional))
+        return false;
+    return !s->file || s->file->kind != TD_JSON_STRING || resolve_file(c, s, m);
+}
+
+bool td_read_sessions(td_config *c, const td_json *pipeline, const td_config_options *options, td_messages *m) {
+    const td_json *sessions = td_json_get(pipeline, "sessions");
+    if (!sessions || sessions->kind != TD_JSON_OBJECT) return true;
+    if (sessions->n > MAX_SESSIONS) {
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, sessions), "expected at most %d sessions, found %u",
+                        MAX_SESSIONS, sessions->n);
+        return true;
+    }
+    c->sessions = TD_ARENA_ARRAY(&c->arena, td_config_session, sessions->n);
+    if (!c->sessions) return false;
+    for (const td_json *v = sessions->first; v; v = v->next)
+        if (v->kind == TD_JSON_OBJECT && !read_session(c, v, &c->sessions[c->n_sessions++], options, m)) return false;
+    return true;
+}
