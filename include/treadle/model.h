@@ -31,6 +31,11 @@ typedef struct treadle_model_options {
     const char *pack_dir;            /* folder of the packed-weights cache; NULL (default): pack in memory */
     const treadle_setting *settings; /* config overlay; NULL (default): none */
     size_t n_settings;
+    const char *engine;      /* "light" or "ort" for every session; NULL (default): as the config says, else light */
+    const char *ort_library; /* libonnxruntime.so; NULL (default): $TREADLE_ORT_LIB, else the standard names */
+    /* Plugin execution providers to load into ONNX Runtime, "NAME=PATH" each, the path absolute; default: none. */
+    const char *const *provider_libraries;
+    size_t n_provider_libraries;
 } treadle_model_options;
 TREADLE_API void treadle_model_options_init(treadle_model_options *options);
 

@@ -185,7 +185,7 @@ treadle_status treadle_generator_profile(const treadle_generator *generator, boo
     const td_generation *g = generator->generation;
     td_buf text = {0};
     for (size_t i = 0; g->exec && i < g->exec->plan->n_sessions; i++)
-        g->runtime->engine->profile(g->exec->ctx[i], by_op, &text);
+        g->runtime->engines[i]->profile(g->exec->ctx[i], by_op, &text);
     return td_api_take_text(&text, out, NULL, error);
 }
 

@@ -1,14 +1,32 @@
 /* engine/engine_light.c - the native engine behind the vtable. Sessions and contexts are td_light and td_light_ctx themselves. */
+#include "base/cpu.h"
 #include "engine/engine.h"
 
 static const td_light *light_of(const td_session *session) { return (const td_light *)(const void *)session; }
 
 static td_light_ctx *ctx_of(td_session_ctx *ctx) { return (td_light_ctx *)(void *)ctx; }
 
-static treadle_status light_open(const char *path, const td_light_options *options, td_session **out,
+static treadle_status light_check(const td_engine_options *options, treadle_error *err) {
+    if (td_engine_is_cpu_provider(options->provider)) return TREADLE_OK;
+    return td_fail(err, TREADLE_CONFIG,
+                   "execution provider \"%.*s\" is not available to the engine light (available: CPUExecutionProvider)",
+                   (int)TD_MIN(options->provider.n, (size_t)200), options->provider.p);
+}
+
+static treadle_status light_open(const char *path, const td_engine_options *options, td_session **out,
                                  treadle_error *err) {
     td_light *light = NULL;
-    TD_TRY(td_light_open(path, options, &light, err));
+    td_light_options own = {0};
+    if (options)
+        own = (td_light_options){
+            .n_threads = options->n_threads,
+            .no_passes = options->no_passes,
+            .skip_passes = options->skip_passes,
+            .activations = options->activations,
+            .pack_dir = options->pack_dir,
+            .profile = options->profile,
+        };
+    TD_TRY(td_light_open(path, &own, &light, err));
     *out = (td_session *)(void *)light;
     return TREADLE_OK;
 }
@@ -25,6 +43,11 @@ static ptrdiff_t light_find_input(const td_session *session, td_str name) {
 
 static ptrdiff_t light_find_output(const td_session *session, td_str name) {
     return td_light_find_output(light_of(session), name);
+}
+
+static bool light_aliases(const td_session *session, size_t input, size_t output) {
+    (void)session, (void)input, (void)output;
+    return true;
 }
 
 static treadle_status light_ctx_new(const td_session *session, td_session_ctx **out, treadle_error *err) {
@@ -50,6 +73,35 @@ static treadle_status light_pick_rows(td_session_ctx *ctx, size_t output, const 
     return td_light_pick_rows(ctx_of(ctx), output, positions, batch, n, err);
 }
 
+static void light_keep(td_session_ctx *ctx, size_t output, bool on) { (void)ctx, (void)output, (void)on; }
+
+static treadle_status light_to_host(td_session_ctx *ctx, const td_tensor *from, const td_tensor *to,
+                                    treadle_error *err) {
+    (void)ctx, (void)err;
+    td_tensor_copy(to, from);
+    return TREADLE_OK;
+}
+
+static treadle_status light_describe(const td_engine_options *options, td_json_writer *w, treadle_error *err) {
+    (void)options, (void)err;
+    td_json_key(w, "providers");
+    td_json_begin_array(w);
+    td_json_write_text(w, "CPUExecutionProvider");
+    td_json_end_array(w);
+    td_json_key(w, "devices");
+    td_json_begin_array(w);
+    td_json_begin_object(w);
+    td_json_key(w, "provider");
+    td_json_write_text(w, "CPUExecutionProvider");
+    td_json_key(w, "type");
+    td_json_write_text(w, "cpu");
+    td_json_key(w, "name");
+    td_json_write_text(w, td_cpu_name());
+    td_json_end_object(w);
+    td_json_end_array(w);
+    return TREADLE_OK;
+}
+
 static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
     td_light_profile((const td_light_ctx *)(const void *)ctx, by_op, out);
 }
@@ -57,16 +109,21 @@ static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
 const td_engine td_engine_light = {
     .name = "light",
     .capabilities = TD_ENGINE_ALIASES | TD_ENGINE_CONCURRENT,
+    .check = light_check,
     .open = light_open,
     .close = light_close,
     .n_inputs = light_n_inputs,
     .n_outputs = light_n_outputs,
     .find_input = light_find_input,
     .find_output = light_find_output,
+    .aliases = light_aliases,
     .ctx_new = light_ctx_new,
     .ctx_free = light_ctx_free,
     .run = light_run,
     .can_pick_rows = light_can_pick_rows,
     .pick_rows = light_pick_rows,
+    .keep = light_keep,
+    .to_host = light_to_host,
     .profile = light_profile,
+    .describe = light_describe,
 };

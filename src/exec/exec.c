@@ -15,30 +15,46 @@ static bool can_pick(const td_plan *plan, const td_plan_session *s) {
            td_plan_input_of_role(s, TD_ROLE_LOGITS_TO_KEEP) < 0;
 }
 
-treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, const td_light_options *options,
-                               td_runtime **out, treadle_error *err) {
+static td_engine_wish wish_of(const td_config_session *s) {
+    return (td_engine_wish){
+        .engine = td_str_from(td_engine_words[s->engine]),
+        .provider = s->provider,
+        .provider_options = td_json_get(s->json, "provider_options"),
+        .session_options = td_json_get(s->json, "session_options"),
+        .run_options = td_json_get(s->json, "run_options"),
+    };
+}
+
+static treadle_status open_session(td_runtime *rt, size_t i, const td_engine_options *options, treadle_error *err) {
+    const td_plan_session *s = &rt->plan->sessions[i];
+    td_engine_wish wish = wish_of(s->config);
+    td_engine_options own;
+    TD_TRY(td_engine_for_session(options, &wish, &rt->engines[i], &own, err));
+    const td_engine *engine = rt->engines[i];
+    TD_TRY(engine->open(s->config->path, &own, &rt->sessions[i], err));
+    if (engine->n_inputs(rt->sessions[i]) != s->signature->n_inputs ||
+        engine->n_outputs(rt->sessions[i]) != s->signature->n_outputs)
+        return td_fail(err, TREADLE_INTERNAL,
+                       "session \"%.*s\" opened with other inputs or outputs than its file declares",
+                       TD_STR_ARGS(s->name));
+    if (s->logits >= 0 && can_pick(rt->plan, s))
+        rt->pick_rows[i] = engine->can_pick_rows(rt->sessions[i], (size_t)s->logits);
+    return TREADLE_OK;
+}
+
+treadle_status td_runtime_open(const td_plan *plan, const td_engine_options *options, td_runtime **out,
+                               treadle_error *err) {
     td_runtime *rt = td_alloc_zero(1, sizeof *rt);
     if (!rt) return td_fail_memory(err, "a runtime", sizeof *rt);
     rt->plan = plan;
-    rt->engine = engine ? engine : &td_engine_light;
+    rt->engines = td_alloc_zero(plan->n_sessions, sizeof *rt->engines);
     rt->sessions = td_alloc_zero(plan->n_sessions, sizeof *rt->sessions);
     rt->pick_rows = td_alloc_zero(plan->n_sessions, sizeof *rt->pick_rows);
-    treadle_status status = rt->sessions && rt->pick_rows ? TREADLE_OK : td_fail_memory(err, "a runtime", 0);
+    bool ok = rt->engines && rt->sessions && rt->pick_rows;
+    treadle_status status = ok ? TREADLE_OK : td_fail_memory(err, "a runtime", 0);
     for (size_t i = 0; status == TREADLE_OK && i < plan->n_sessions; i++) {
-        const td_plan_session *s = &plan->sessions[i];
-        status = rt->engine->open(s->config->path, options, &rt->sessions[i], err);
-        if (status != TREADLE_OK) {
-            td_error_file(err, s->config->path);
-            break;
-        }
-        bool same = rt->engine->n_inputs(rt->sessions[i]) == s->signature->n_inputs &&
-                    rt->engine->n_outputs(rt->sessions[i]) == s->signature->n_outputs;
-        if (!same)
-            status = td_fail(err, TREADLE_INTERNAL,
-                             "session \"%.*s\" opened with other inputs or outputs than its file declares",
-                             TD_STR_ARGS(s->name));
-        else if (s->logits >= 0 && can_pick(plan, s))
-            rt->pick_rows[i] = rt->engine->can_pick_rows(rt->sessions[i], (size_t)s->logits);
+        status = open_session(rt, i, options, err);
+        if (status != TREADLE_OK) td_error_file(err, plan->sessions[i].config->path);
     }
     if (status != TREADLE_OK) {
         td_runtime_close(rt);
@@ -51,7 +67,8 @@ treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, con
 void td_runtime_close(td_runtime *rt) {
     if (!rt) return;
     for (size_t i = 0; rt->sessions && i < rt->plan->n_sessions; i++)
-        if (rt->sessions[i]) rt->engine->close(rt->sessions[i]);
+        if (rt->sessions[i]) rt->engines[i]->close(rt->sessions[i]);
+    td_free(rt->engines);
     td_free(rt->sessions);
     td_free(rt->pick_rows);
     td_free(rt);
@@ -73,7 +90,7 @@ static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err) {
     if (!e->inputs[i] || !e->outputs[i] || !e->skip[i]) return td_fail_memory(err, "bindings", 0);
     for (size_t o = 0; o < s->signature->n_outputs; o++)
         e->skip[i][o] = s->out_state[o] < 0 && s->logits != (int32_t)o && !is_wired(e->plan, (int32_t)i, o);
-    return e->runtime->engine->ctx_new(e->runtime->sessions[i], &e->ctx[i], err);
+    return e->runtime->engines[i]->ctx_new(e->runtime->sessions[i], &e->ctx[i], err);
 }
 
 /* The most tokens that one run may take: the config's, the graph's fixed length of 1, or the default. */
@@ -119,7 +136,7 @@ treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **o
 void td_exec_free(td_exec *e) {
     if (!e) return;
     for (size_t i = 0; i < e->plan->n_sessions; i++) {
-        if (e->ctx && e->ctx[i]) e->runtime->engine->ctx_free(e->ctx[i]);
+        if (e->ctx && e->ctx[i]) e->runtime->engines[i]->ctx_free(e->ctx[i]);
         if (e->inputs) td_free(e->inputs[i]);
         if (e->outputs) td_free(e->outputs[i]);
         if (e->skip) td_free(e->skip[i]);
@@ -231,8 +248,8 @@ static treadle_status pick(td_exec *e, const td_exec_run *run, treadle_error *er
     for (size_t r = 0; r < run->n_rows; r++) e->picked[r] = wanted;
     e->picked_n = wanted;
     e->picked_rows = run->n_rows;
-    return e->runtime->engine->pick_rows(e->ctx[decoder], (size_t)e->plan->sessions[decoder].logits,
-                                         wanted < 0 ? NULL : e->picked, run->n_rows, 1, err);
+    return e->runtime->engines[decoder]->pick_rows(e->ctx[decoder], (size_t)e->plan->sessions[decoder].logits,
+                                                   wanted < 0 ? NULL : e->picked, run->n_rows, 1, err);
 }
 
 static void bind(td_exec *e, const td_exec_run *run, int32_t session) {
@@ -266,8 +283,8 @@ static treadle_status run_steps(td_exec *e, const td_exec_run *run, td_exec_row 
     for (size_t k = 0; k < e->plan->n_steps; k++) {
         int32_t session = e->plan->steps[k].session;
         bind(e, run, session);
-        treadle_status status =
-            e->runtime->engine->run(e->ctx[session], e->inputs[session], e->outputs[session], e->skip[session], err);
+        treadle_status status = e->runtime->engines[session]->run(e->ctx[session], e->inputs[session],
+                                                                  e->outputs[session], e->skip[session], err);
         if (status != TREADLE_OK) {
             e->picked_n = -2; /* unknown: picked afresh */
             e->mask_is_valid = false;

@@ -14,14 +14,14 @@
 
 typedef struct td_runtime {
     const td_plan *plan;
-    const td_engine *engine;
-    td_session **sessions; /* [n_sessions]; owned */
-    bool *pick_rows;       /* [n_sessions]: logits can be computed for few positions */
+    const td_engine **engines; /* [n_sessions] */
+    td_session **sessions;     /* [n_sessions]; owned */
+    bool *pick_rows;           /* [n_sessions]: logits can be computed for few positions */
 } td_runtime;
 
-/* Opens the sessions of a plan. engine NULL: light. */
-treadle_status td_runtime_open(const td_plan *plan, const td_engine *engine, const td_light_options *options,
-                               td_runtime **out, treadle_error *err);
+/* Opens the sessions of a plan, each on the engine that options and config say. */
+treadle_status td_runtime_open(const td_plan *plan, const td_engine_options *options, td_runtime **out,
+                               treadle_error *err);
 void td_runtime_close(td_runtime *runtime); /* NULL is fine */
 
 typedef TD_VEC(float) td_floats;

@@ -45,7 +45,11 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
                              treadle_error *err) {
     treadle_model *m = NULL;
     TD_TRY(td_model_examine(path, options, &m, err));
-    td_light_options light = {
+    td_engine_options engine = {
+        .engine = options->engine,
+        .library = options->ort_library,
+        .provider_libraries = options->provider_libraries,
+        .n_provider_libraries = options->n_provider_libraries,
         .n_threads = options->n_threads,
         .no_passes = options->no_passes,
         .activations = (td_activations)options->activations,
@@ -53,7 +57,7 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
         .profile = options->profile,
     };
     treadle_status status = td_messages_status(&m->messages, err);
-    if (status == TREADLE_OK) status = td_runtime_open(m->plan, NULL, &light, &m->runtime, err);
+    if (status == TREADLE_OK) status = td_runtime_open(m->plan, &engine, &m->runtime, err);
     if (status != TREADLE_OK) {
         td_model_close(m);
         return status;

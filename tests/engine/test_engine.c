@@ -26,7 +26,7 @@ TEST(signature_equals_session) {
         td_signature *signature = NULL;
         td_session *session = NULL;
         CHECK_OK(td_signature_open(model_path(names[c]), &signature, &err), &err);
-        CHECK_OK(engine->open(model_path(names[c]), &(td_light_options){.n_threads = 1}, &session, &err), &err);
+        CHECK_OK(engine->open(model_path(names[c]), &(td_engine_options){.n_threads = 1}, &session, &err), &err);
         REQUIRE(engine->n_inputs(session) == signature->n_inputs);
         REQUIRE(engine->n_outputs(session) == signature->n_outputs);
         const td_light *light = (const td_light *)(const void *)session;
@@ -60,8 +60,9 @@ TEST(runs_and_picks) {
     td_session_ctx *ctx = NULL;
     float x[12];
     for (int i = 0; i < 12; i++) x[i] = (float)i / 6 - 1;
-    CHECK_OK(engine->open(model_path("row_wise"), &(td_light_options){.n_threads = 1, .profile = true}, &session, &err),
-             &err);
+    CHECK_OK(
+        engine->open(model_path("row_wise"), &(td_engine_options){.n_threads = 1, .profile = true}, &session, &err),
+        &err);
     CHECK_OK(engine->ctx_new(session, &ctx, &err), &err);
     td_value in = {.kind = TD_VALUE_TENSOR}, all[2] = {0}, one[2] = {0};
     float kept[11];
