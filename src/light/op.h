@@ -36,6 +36,10 @@ enum {
                                  releases these */
     TD_OP_EXTENDS = 1 << 5,    /* outputs may lie in the memory of an input with equal data and strides (a KV cache that
                                  grows): run recognises that and leaves the input's part as it is */
+    TD_OP_OVERWRITES =
+        1 << 6, /* one output (overwriting_output) may lie in the memory of one input (overwritten_input) with
+                                  equal data and strides, and change its elements: granted only where neither another
+                                  operand nor a later step reads them */
 };
 
 typedef struct td_op_impl {
@@ -47,6 +51,7 @@ typedef struct td_op_impl {
     uint32_t flags;
     uint32_t strided_inputs;  /* bit i: input i may be strided; all others are made dense before run */
     uint32_t strided_outputs; /* bit i: output i may be strided (bound KV caches) */
+    uint8_t overwritten_input, overwriting_output; /* with TD_OP_OVERWRITES */
 } td_op_impl;
 
 typedef struct td_op { /* a row of ops.inc */

@@ -61,8 +61,32 @@ static bool is_dense_as(const td_shape *shape, const int64_t *strides) {
     return true;
 }
 
+static bool is_over(const td_tensor *in, const td_binding *b) {
+    return in && in->data == b->to.data && strides_equal(in, &b->to);
+}
+
+/* The op may make output k over the input whose memory the output is bound to. */
+static bool may_alias(const td_light_ctx *ctx, const td_step *step, size_t k, const td_binding *b) {
+    const td_op_impl *impl = step->impl;
+    td_extent span = ctx->input_extents[b->aliases];
+
+    if (impl->flags & TD_OP_EXTENDS)
+        for (size_t i = 0; i < step->n_in; i++)
+            if (is_over(step->in_tensors[i], b)) return true;
+    if (!(impl->flags & TD_OP_OVERWRITES) || k != impl->overwriting_output || impl->overwritten_input >= step->n_in ||
+        !is_over(step->in_tensors[impl->overwritten_input], b) ||
+        ctx->program->last[ctx->light->graph.inputs[b->aliases]] > (int32_t)step->index)
+        return false;
+    for (size_t i = 0; i < step->n_in; i++) {
+        const td_tensor *in = step->in_tensors[i];
+        bool inside = in && (uintptr_t)in->data >= span.begin && (uintptr_t)in->data < span.end;
+        if (inside && i != impl->overwritten_input) return false;
+    }
+    return true;
+}
+
 /* Lets the producer write straight into the bound memory, if that is safe: see td_light_run. */
-static bool bind_direct(const td_step *step, size_t k, td_binding *b, td_tensor *t) {
+static bool bind_direct(const td_light_ctx *ctx, const td_step *step, size_t k, td_binding *b, td_tensor *t) {
     const td_shape *capacity = &b->to.shape;
     if (capacity->rank != t->shape.rank || b->to.dtype != t->dtype || b->aliases == TD_ALIAS_OVERLAPS) return false;
     for (int d = 0; d < capacity->rank; d++)
@@ -70,15 +94,7 @@ static bool bind_direct(const td_step *step, size_t k, td_binding *b, td_tensor 
     bool dense = is_dense_as(&t->shape, b->to.strides);
     if (!dense && !(step->impl->flags & TD_OP_ANY_STRIDE) && !(k < 32 && step->impl->strided_outputs >> k & 1))
         return false;
-    if (b->aliases >= 0) {
-        if (!(step->impl->flags & TD_OP_EXTENDS)) return false;
-        bool extends = false;
-        for (size_t i = 0; i < step->n_in && !extends; i++) {
-            const td_tensor *in = step->in_tensors[i];
-            extends = in && in->data == b->to.data && strides_equal(in, &b->to);
-        }
-        if (!extends) return false;
-    }
+    if (b->aliases >= 0 && !may_alias(ctx, step, k, b)) return false;
     t->data = b->to.data;
     if (!dense || b->aliases >= 0) memcpy(t->strides, b->to.strides, sizeof t->strides);
     b->direct = true;
@@ -164,7 +180,7 @@ treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_
         return bytes ? too_large(step, t, err) : TREADLE_OK; /* unknown: the op will say in its run */
     }
     int32_t bound = ctx->binding_of[id];
-    if (TD_UNLIKELY(bound >= 0) && bind_direct(step, k, &ctx->bindings[bound], t)) {
+    if (TD_UNLIKELY(bound >= 0) && bind_direct(ctx, step, k, &ctx->bindings[bound], t)) {
         ctx->places[id].owner = TD_NO_VALUE;
         return TREADLE_OK;
     }

@@ -117,6 +117,29 @@ def concat_cache():
           init("half", np.float32(0.5))], sets)
 
 
+def scatter_cache():
+    """Caches of fixed size written by each scatter; `late` reads one of them after it has been written to elsewhere."""
+    n = h.make_node
+    shape = ["batch", 2, 6, 4]
+    names = ["nd", "elements", "rows", "read", "self"]
+    nodes = [n("ScatterND", ["past.nd", "at_nd", "x_nd"], ["present.nd"]),
+             n("ScatterElements", ["past.elements", "at_elements", "x"], ["present.elements"], axis=2),
+             n("TensorScatter", ["past.rows", "x", "at_rows"], ["present.rows"]),
+             n("TensorScatter", ["past.read", "x", "at_rows"], ["present.read"]), n("Neg", ["past.read"], ["late"]),
+             n("Slice", ["past.self", "start", "end", "axis"], ["tail"]), n("TensorScatter", ["past.self", "tail"], ["present.self"])]
+    more = [info("x", T.FLOAT, ["batch", 2, "new", 4]), info("at_nd", T.INT64, ["n", 2]), info("x_nd", T.FLOAT, ["n", 6, 4]),
+            info("at_elements", T.INT64, ["batch", 2, "new", 4]), info("at_rows", T.INT64, ["batch"])]
+    ins = [info(f"past.{c}", T.FLOAT, shape) for c in names] + more
+    outs = [info(f"present.{c}", T.FLOAT, None) for c in names] + [info("late", T.FLOAT, None)]
+    sets = []
+    for batch, new in ((1, 2), (2, 3), (1, 1)):
+        at = np.tile(rng.permutation(6)[:new][None, None, :, None], (batch, 2, 1, 4))
+        sets.append([f32(batch, 2, 6, 4) for _ in names] + [f32(batch, 2, new, 4), np.int64([[batch - 1, 1], [0, -2]]), f32(2, 6, 4),
+                    at.astype(np.int64), rng.integers(0, 6 - new + 1, batch).astype(np.int64)])
+    save("scatter_cache", nodes, ins, outs, [init("start", np.int64([-3])), init("end", np.int64([6])), init("axis", np.int64([2]))], sets,
+         opset=24, ir=11)
+
+
 def outputs():
     """Outputs that are inputs, constants, views, or the same value twice."""
     n = h.make_node
@@ -249,5 +272,5 @@ def quant_block():
 
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent, quant_block]:
+                 row_wise, skips, data_dependent, quant_block, scatter_cache]:
         make()
