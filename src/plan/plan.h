@@ -45,13 +45,14 @@ typedef enum td_state_part { TD_PART_OTHER, TD_PART_KEY, TD_PART_VALUE, TD_PART_
 /* One input and the output that becomes it. Sessions that never run in the same step and have state of equal names, types and
  * shapes share it: their feeds and out_state hold the same index; session, input and output are those of the first.
  * A cross cache has no output of its own session: (from_session, from_output) fills it once per request, or, when from_session
- * is the session itself, the first run does (until then it is empty). from_session -1: nothing can fill it, it stays empty. */
+ * is the session itself, the first run does (until then it is empty). from_session -1: nothing can fill it, it stays empty.
+ * A recurrent tensor with a from_session starts each request as that output's value, and is then carried on as usual. */
 typedef struct td_state_tensor {
     td_state_kind kind;
     td_state_part part;
     int32_t layer; /* -1: the name has no number */
     int32_t session, input, output;
-    int32_t from_session, from_output; /* cross caches; else -1 */
+    int32_t from_session, from_output; /* what fills a cross cache, or starts a recurrent tensor; else -1 */
     td_dtype dtype;
     td_shape shape;          /* of the input; dims < 0 are free: batch_axis and, for caches, seq_axis among them */
     int batch_axis;          /* -1: none */
@@ -78,7 +79,7 @@ typedef struct td_plan_wire {
 /* A tensor that the caller gives under a graph's input name. */
 typedef struct td_plan_request {
     td_str name;
-    int32_t session, input; /* the first that takes it */
+    int32_t session, input; /* the first that takes it; -1: no graph does, the runtime itself needs it (crops, grids) */
     bool optional;          /* every input that takes it is optional */
 } td_plan_request;
 
@@ -94,12 +95,16 @@ typedef struct td_plan_session {
     bool takes_source;       /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
     int32_t logits;          /* output, or -1 */
     int64_t fixed_tokens;    /* its ids or embeddings have exactly this many positions; 0: any number */
+    int64_t fixed_rows;      /* a run has exactly this many rows; 0: any number */
+    bool starts_afresh;      /* it makes caches but takes no past: each of its runs needs the whole timeline */
 } td_plan_session;
 
-typedef enum td_loop_rows {
-    TD_LOOP_ROWS_ONE,  /* image i is row i of loop_input */
-    TD_LOOP_ROWS_GRID, /* image i has product(grid row i) rows of loop_input */
-} td_loop_rows;
+/* What a per_image loop gives an input in the run of image i. */
+typedef enum td_slice {
+    TD_SLICE_WHOLE, /* the whole value */
+    TD_SLICE_IMAGE, /* row i of dimension 0 */
+    TD_SLICE_ROWS, /* the rows of dimension 0 that grid row i counts: t * h * w of them, after those of the images before */
+} td_slice;
 
 typedef struct td_plan_step {
     int32_t session;
@@ -107,10 +112,10 @@ typedef struct td_plan_step {
     bool promoted;
     td_loop loop;
     /* per_image: */
-    int32_t loop_input; /* input of the session that is sliced on dimension 0 */
-    td_loop_rows loop_rows;
-    int32_t grid_request; /* TD_LOOP_ROWS_GRID: request tensor [images, 3]; else -1 */
-    int32_t crop_request; /* dynamic_shape: request tensor [images, n_crop_dims] of sizes; -1: none */
+    int32_t loop_input;     /* input of the session that is sliced on dimension 0 */
+    const td_slice *slices; /* [n_inputs of the session]; NULL: batched */
+    int32_t grid_request;   /* some input has TD_SLICE_ROWS: request tensor [images, 3]; else -1 */
+    int32_t crop_request;   /* dynamic_shape: request tensor [images, n_crop_dims] of sizes; -1: none */
     int n_crop_dims;
     int crop_dims[TD_MAX_RANK]; /* dimensions of loop_input that are cropped */
     int32_t modality;           /* td_modality without which it is skipped; -1: none known */
@@ -133,6 +138,8 @@ typedef struct td_plan_window {
 
 /* Positions of three (or four) dimensions, from the grids of images and videos. */
 typedef struct td_plan_mrope {
+    int axis;                         /* the dimension of position_ids that holds the kinds: 0, or the last */
+    int64_t n_axes;                   /* 3: time, height, width; 4: the plain position before these */
     int32_t image_token, video_token; /* -1: none */
     int32_t image_grid, video_grid;   /* request tensors [n, 3] (t, h, w in patches); -1: none */
     int32_t second_per_grid;          /* request tensor [n videos]; -1: none */
@@ -149,8 +156,9 @@ typedef struct td_plan_transducer {
     int frames_axis;
     int32_t joiner_frame, joiner_predicted; /* inputs of the joiner */
     int32_t targets, targets_length;        /* inputs of the predictor; length -1: none */
-    int32_t predicted;                      /* output of the predictor that the joiner takes */
-    int32_t logits;                         /* output of the joiner */
+    int64_t context;   /* tokens that a run of the predictor takes: 1, or the last ones where it has no state */
+    int32_t predicted; /* output of the predictor that the joiner takes */
+    int32_t logits;    /* output of the joiner */
     int32_t blank;
     int64_t max_symbols;      /* per frame; 0: no limit */
     const int64_t *durations; /* TDT: the last n_durations logits choose the step; n 0: RNN-T */
