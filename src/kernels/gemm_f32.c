@@ -70,6 +70,10 @@ void td_gemm_f32_panel(const td_gemm_b *b, int64_t k, int64_t n, int64_t k0, int
         td_to_f32(b->dtype, panel, kc * P, out);
         return;
     }
+    if (b->form == TD_GEMM_FILLED) {
+        b->fill(b->ctx, k0, kc, n0, TD_MIN(P, n - n0), out);
+        return;
+    }
     if (b->dtype == TD_FLOAT) {
         copy_panel(b, n, k0, kc, n0, out);
         return;

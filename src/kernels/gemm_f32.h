@@ -20,13 +20,20 @@ typedef enum td_gemm_form {
     TD_GEMM_NORMAL,     /* B[k, n] at data[k * ld + n] */
     TD_GEMM_TRANSPOSED, /* B[k, n] at data[n * ld + k] */
     TD_GEMM_PANELS,     /* as td_gemm_f32_pack leaves it; ld unused */
+    TD_GEMM_FILLED,     /* made on demand by `fill` (a convolution's windows); data and ld unused, dtype is TD_FLOAT */
 } td_gemm_form;
+
+/* Rows k0..k0+kc of columns n0..n0+count to out[kc][16]; n0 is a multiple of 16, count at most 16. What is left in the
+ * columns from count on is not used. Called by several threads at once. */
+typedef void td_gemm_fill(const void *ctx, int64_t k0, int64_t kc, int64_t n0, int64_t count, float *out);
 
 typedef struct td_gemm_b {
     td_gemm_form form;
     td_dtype dtype; /* TD_FLOAT, TD_FLOAT16 or TD_BFLOAT16 */
     const void *data;
     int64_t ld; /* elements */
+    td_gemm_fill *fill;
+    const void *ctx; /* fill's own */
 } td_gemm_b;
 
 /* One product; all memory borrowed. */
@@ -35,8 +42,9 @@ typedef struct td_gemm_f32 {
     const float *a; /* A[i, k] at a[i * a_row + k * a_col] */
     int64_t a_row, a_col;
     td_gemm_b b;
-    const float *bias; /* [n] or NULL */
-    float *c;          /* [m, c_row] */
+    const float *bias;     /* [n] or NULL */
+    const float *row_bias; /* [m] or NULL */
+    float *c;              /* [m, c_row] */
     int64_t c_row;
 } td_gemm_f32;
 
@@ -61,7 +69,8 @@ bool td_gemm_f32_pack_bytes(td_dtype dtype, int64_t k, int64_t n, size_t *out);
 /* Packs columns n0..n1 (multiples of 16, n1 may be n) of b (NORMAL or TRANSPOSED) into out, the whole packed matrix. */
 void td_gemm_f32_pack(const td_gemm_b *b, int64_t k, int64_t n, int64_t n0, int64_t n1, void *out);
 
-/* One panel as fp32: rows k0..k0+kc of columns n0..n0+16 to out[kc][16], zeros beyond n. Any form and type. */
+/* One panel as fp32: rows k0..k0+kc of columns n0..n0+16 to out[kc][16]; beyond n zeros, or whatever fill leaves there. Any
+ * form and type. */
 void td_gemm_f32_panel(const td_gemm_b *b, int64_t k, int64_t n, int64_t k0, int64_t kc, int64_t n0, float *out);
 
 /* Scratch for td_gemm_f32_parallel on this pool (NULL: one thread); 64-byte aligned memory. */

@@ -19,8 +19,9 @@ typedef struct td_gemm_block {
     float *c;
     int64_t c_row;
     bool add;
-    const float *bias; /* [n] or NULL */
-    bool prefetch;     /* B comes from memory: fetch it ahead of its use */
+    const float *bias;     /* [n] or NULL */
+    const float *row_bias; /* [m] or NULL */
+    bool prefetch;         /* B comes from memory: fetch it ahead of its use */
 } td_gemm_block;
 
 #if TD_X86_64

@@ -15,7 +15,10 @@ static void panel_rows(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n
         for (int64_t x = 0; x < kc; x++)
             for (int j = 0; j < P; j++) sum[j] += a[x * job->a_col] * panel[x * P + j];
         bool last = k0 + kc == job->k;
-        for (int64_t j = 0; j < count; j++) c[j] = last && job->bias ? sum[j] + job->bias[n0 + j] : sum[j];
+        for (int64_t j = 0; j < count; j++) {
+            c[j] = last && job->bias ? sum[j] + job->bias[n0 + j] : sum[j];
+            if (last && job->row_bias) c[j] += job->row_bias[i];
+        }
     }
 }
 

@@ -33,7 +33,7 @@ typedef struct tile_args {
     float *c;
     int64_t c_row;
     bool add;
-    const float *bias;
+    const float *bias, *row_bias;
     int last;      /* columns of the last vector, 1 to 16 */
     int64_t ahead; /* how far B is fetched ahead of its use, in elements */
 } tile_args;
@@ -73,6 +73,14 @@ TD_INLINE void tile(const int rows, const int cols, const td_dtype type, const b
             vf x = vf_set1(a[i * t->a_row]);
             TD_UNROLL
             for (int j = 0; j < cols; j++) sum[i][j] = vf_fma(x, b[j], sum[i][j]);
+        }
+    }
+    if (t->row_bias) {
+        TD_UNROLL
+        for (int i = 0; i < rows; i++) {
+            vf bias = vf_set1(t->row_bias[i]);
+            TD_UNROLL
+            for (int j = 0; j < cols; j++) sum[i][j] = vf_add(sum[i][j], bias);
         }
     }
     TD_UNROLL
@@ -142,6 +150,7 @@ void BLOCK(const td_gemm_block *block) {
         for (int64_t i = 0; i < block->m; i += height) {
             int64_t rows = TD_MIN(height, block->m - i), width = tile_cols[rows - 1] * P;
             t.a = block->a + i * block->a_row;
+            t.row_bias = block->row_bias ? block->row_bias + i : NULL;
             t.ahead = block->prefetch && i == 0 ? AHEAD * block->b_k : 0;
             for (int64_t j = j0; j < j1;) {
                 bool wide = j + width <= j1;
@@ -190,6 +199,7 @@ static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, 
         block.n = n1 - n0;
         block.c += n0;
         block.bias = job->bias ? job->bias + n0 : NULL;
+        block.row_bias = job->row_bias ? job->row_bias + m0 : NULL;
         block.b_panel = b->form == TD_GEMM_PANELS ? job->k * P : P;
         if (b->form == TD_GEMM_NORMAL) block.b_k = b->ld;
         int64_t at = b->form == TD_GEMM_PANELS ? n0 / P * block.b_panel : n0;
@@ -209,7 +219,9 @@ static void run_few(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0, 
             block.k = TD_MIN((int64_t)K_BLOCK, job->k - k0);
             block.a = job->a + m0 * job->a_row + k0;
             block.add = k0 > 0;
-            block.bias = job->bias && k0 + block.k == job->k ? job->bias + n : NULL;
+            bool last = k0 + block.k == job->k;
+            block.bias = job->bias && last ? job->bias + n : NULL;
+            block.row_bias = job->row_bias && last ? job->row_bias + m0 : NULL;
             fill_panels(job, k0, block.k, n, block.n, panels);
             BLOCK(&block);
             k0 += block.k;
@@ -240,6 +252,7 @@ static void run_many(const td_gemm_f32 *job, int64_t m0, int64_t m1, int64_t n0,
         do { /* once for k = 0 too */
             block.k = TD_MIN((int64_t)K_BLOCK, job->k - k0);
             block.add = k0 > 0;
+            block.row_bias = job->row_bias && k0 + block.k == job->k ? job->row_bias + m : NULL;
             copy_a(job, m, block.m, k0, block.k, copy);
             for (int64_t n = n0; n < n1; n += GROUP) {
                 block.n = TD_MIN((int64_t)GROUP, n1 - n);

@@ -36,6 +36,12 @@ TD_INLINE void vf_store_n(float *p, vf v, int n) {
     _mm256_maskstore_ps(p, first_of_8(n), v.lo);
     _mm256_maskstore_ps(p + 8, first_of_8(n - 8), v.hi);
 }
+TD_INLINE __m256 load_even_8(const float *p) /* p[0], p[2], ... p[14]; reads no further */
+{
+    __m256 mixed = _mm256_shuffle_ps(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 7), 0xd8); /* 0 2 8 10, 4 6 12 14 */
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xd8));
+}
+TD_INLINE vf vf_load_even(const float *p) { return VF2(load_even_8(p), load_even_8(p + 16)); }
 TD_INLINE __m128i half_bits(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 TD_INLINE vf vf_load_f16(const uint16_t *p) {
     return VF2(_mm256_cvtph_ps(half_bits(p)), _mm256_cvtph_ps(half_bits(p + 8)));

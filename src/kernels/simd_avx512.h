@@ -18,6 +18,11 @@ TD_INLINE vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
 TD_INLINE vf vf_load_n(const float *p, int n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
 TD_INLINE void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
 TD_INLINE void vf_store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+/* p[0], p[2], ... p[30]; reads no further */
+TD_INLINE vf vf_load_even(const float *p) {
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(p), even, _mm512_loadu_ps(p + 15));
+}
 TD_INLINE vf vf_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }

@@ -68,12 +68,21 @@ static void drop(problem *p) {
     for (size_t i = 0; i < TD_COUNT(all); i++) td_free_aligned(all[i]);
 }
 
+/* As a convolution fills panels: what is beyond the matrix is left as it was. */
+static void fill(const void *ctx, int64_t k0, int64_t kc, int64_t n0, int64_t count, float *out) {
+    const problem *p = ctx;
+    for (int64_t x = 0; x < kc; x++)
+        for (int64_t j = 0; j < count; j++) out[x * TD_GEMM_PANEL + j] = p->b[(k0 + x) * (p->n + 3) + n0 + j];
+}
+
 static td_gemm_b form_of(const problem *p, td_gemm_form form, td_dtype type, void *packed) {
     bool half = type != TD_FLOAT;
     td_gemm_b b = {.form = form, .dtype = type, .data = half ? (void *)p->half : p->b, .ld = p->n + 3};
     if (form == TD_GEMM_TRANSPOSED) {
         b.data = half ? (void *)p->half_t : p->bt;
         b.ld = p->k + 5;
+    } else if (form == TD_GEMM_FILLED) {
+        b = (td_gemm_b){.form = form, .dtype = TD_FLOAT, .fill = fill, .ctx = p};
     } else if (form == TD_GEMM_PANELS) {
         td_gemm_b from = form_of(p, p->n % 2 ? TD_GEMM_NORMAL : TD_GEMM_TRANSPOSED, type, NULL);
         td_gemm_f32_pack(&from, p->k, p->n, 0, p->n, packed);
@@ -82,16 +91,39 @@ static td_gemm_b form_of(const problem *p, td_gemm_form form, td_dtype type, voi
     return b;
 }
 
+/* The bias of a row is added last: to what a run without any bias gives. */
+static void check_row_bias(const td_gemm_f32_kernels *kernels, const problem *p, const float *first, td_gemm_b b,
+                           void *scratch) {
+    size_t count = (size_t)(p->m * p->n);
+    float *plain = get(count, 4), *got = get(count, 4), *bias = get((size_t)p->m, 4);
+    td_gemm_f32 job = {
+        .m = p->m, .n = p->n, .k = p->k, .a = p->a, .a_row = p->k, .a_col = 1, .b = b, .c = plain, .c_row = p->n};
+    kernels->run(&job, 0, p->m, 0, p->n, scratch);
+    for (int64_t i = 0; i < p->m; i++) bias[i] = (float)i * 0.37f - 1;
+    job.row_bias = bias;
+    job.c = got;
+    kernels->run(&job, 0, p->m, 0, p->n, scratch);
+    for (size_t i = 0; i < count; i++) plain[i] += bias[i / (size_t)p->n];
+    td_same_bits_f32("row bias", got, plain, (int64_t)count);
+    job.bias = p->bias;
+    job.row_bias = NULL;
+    kernels->run(&job, 0, p->m, 0, p->n, scratch);
+    td_same_bits_f32("column bias", got, first, (int64_t)count);
+    td_free_aligned(plain);
+    td_free_aligned(got);
+    td_free_aligned(bias);
+}
+
 /* The first form's result of the same variant is what the other forms must give, bit for bit. */
 static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td_dtype type) {
-    static const char *const names[] = {"normal", "transposed", "panels"};
+    static const char *const names[] = {"normal", "transposed", "panels", "filled"};
     size_t packed_bytes, count = (size_t)(p->m * p->n);
     REQUIRE(td_gemm_f32_pack_bytes(type, p->k, p->n, &packed_bytes));
     void *packed = get(packed_bytes, 1), *scratch = get(kernels->scratch_bytes, 1);
     float *first = get(count, 4);
     char what[128];
 
-    for (int form = TD_GEMM_NORMAL; form <= TD_GEMM_PANELS; form++)
+    for (int form = TD_GEMM_NORMAL; form <= (type == TD_FLOAT ? TD_GEMM_FILLED : TD_GEMM_PANELS); form++)
         for (int a_way = 0; a_way < 2; a_way++) { /* A dense, A transposed */
             float *at = get((size_t)(p->m * p->k), 4);
             for (int64_t i = 0; i < p->m; i++)
@@ -123,6 +155,7 @@ static void check_forms(const td_gemm_f32_kernels *kernels, const problem *p, td
             td_guarded_free(&c);
             td_free_aligned(at);
         }
+    check_row_bias(kernels, p, first, form_of(p, TD_GEMM_PANELS, type, packed), scratch);
     /* each row alone, and a part of the columns */
     float *row = get((size_t)p->n, 4);
     for (int64_t i = 0; i < p->m; i += TD_MAX(1, p->m / 5)) {
@@ -221,10 +254,12 @@ TEST(time) {
             t.scratch = get(t.kernels->scratch_bytes, 1);
             double ns[4];
             for (int form = 0; form < 4; form++) {
-                t.job.b = (td_gemm_b){form == 3 ? TD_GEMM_PANELS : (td_gemm_form)form,
-                                      form == 3 ? TD_FLOAT16 : TD_FLOAT, b, form == TD_GEMM_TRANSPOSED ? s.k : s.n};
+                t.job.b = (td_gemm_b){.form = form == 3 ? TD_GEMM_PANELS : (td_gemm_form)form,
+                                      .dtype = form == 3 ? TD_FLOAT16 : TD_FLOAT,
+                                      .data = b,
+                                      .ld = form == TD_GEMM_TRANSPOSED ? s.k : s.n};
                 if (form == TD_GEMM_PANELS) {
-                    td_gemm_b from = {TD_GEMM_NORMAL, TD_FLOAT, b, s.n};
+                    td_gemm_b from = {.form = TD_GEMM_NORMAL, .dtype = TD_FLOAT, .data = b, .ld = s.n};
                     td_gemm_f32_pack(&from, s.k, s.n, 0, s.n, packed);
                     t.job.b.data = packed;
                 } else if (form == 3) {

@@ -1,4 +1,5 @@
-"""The one-op models of tests/light/ops (make_op_data.py) on every instruction set, with passes on and off.
+"""The one-op models of tests/light/ops (make_op_data.py) and ops_neural (make_neural_data.py) on every instruction set, with passes on
+and off.
 
 timeout: 300
 """
@@ -6,14 +7,14 @@ import os
 
 import testing
 
-OPS = testing.source("tests/light/ops")
+OPS = [testing.source("tests/light/" + folder) for folder in ("ops", "ops_neural")]
 
 
 def run_all(passes, cpu):
-    out = testing.treadle_json("conformance", OPS, "--passes", passes, "--json", env={**os.environ, "TREADLE_CPU": cpu})
+    out = testing.treadle_json("conformance", *OPS, "--passes", passes, "--json", env={**os.environ, "TREADLE_CPU": cpu})
     odd = [c for c in out["cases"] if c["result"] != "passed"]
     testing.equal(odd, [])
-    testing.equal(out["passed"], len(os.listdir(OPS)))
+    testing.equal(out["passed"], sum(len(os.listdir(folder)) for folder in OPS))
 
 
 def test_plain_c():

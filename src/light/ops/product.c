@@ -81,31 +81,44 @@ static treadle_status kernel_b(td_run *r, const td_product *p, const td_matrix *
         void *copy = td_run_scratch(r, matrix_bytes(p->dtype, b));
         if (!copy) return TREADLE_OUT_OF_MEMORY;
         dense_copy(p->dtype, b, copy);
-        *out = (td_gemm_b){TD_GEMM_NORMAL, p->dtype, copy, b->cols};
+        *out = (td_gemm_b){.form = TD_GEMM_NORMAL, .dtype = p->dtype, .data = copy, .ld = b->cols};
     }
     return TREADLE_OK;
 }
 
 typedef struct batch {
-    const td_product *p;
+    const td_gemm_f32_kernels *kernels;
     const td_gemm_f32 *gemms;
     uint8_t *scratch;
 } batch;
 
 static void run_whole(void *arg, int64_t begin, int64_t end, int thread) {
     const batch *b = arg;
-    const td_gemm_f32_kernels *kernels = b->p->kernels;
-    void *scratch = b->scratch + TD_ROUND_UP(kernels->scratch_bytes, 64) * (size_t)thread;
-    for (int64_t i = begin; i < end; i++) kernels->run(&b->gemms[i], 0, b->gemms[i].m, 0, b->gemms[i].n, scratch);
+    void *scratch = b->scratch + TD_ROUND_UP(b->kernels->scratch_bytes, 64) * (size_t)thread;
+    for (int64_t i = begin; i < end; i++) b->kernels->run(&b->gemms[i], 0, b->gemms[i].m, 0, b->gemms[i].n, scratch);
+}
+
+treadle_status td_product_run_gemms(td_run *r, const td_gemm_f32_kernels *kernels, const td_gemm_f32 *gemms,
+                                    int64_t n_gemms) {
+    enum { GRAIN = 65536 };
+    uint8_t *scratch = td_run_scratch(r, td_gemm_f32_scratch(kernels, r->pool));
+
+    if (!scratch) return TREADLE_OUT_OF_MEMORY;
+    if (n_gemms >= 2 * td_pool_threads(r->pool) && td_pool_threads(r->pool) > 1) {
+        batch b = {kernels, gemms, scratch};
+        int64_t each = TD_MAX(1, gemms->m * gemms->n * TD_MAX(1, gemms->k));
+        td_pool_range(r->pool, n_gemms, TD_MAX(1, GRAIN / each), 1, run_whole, &b);
+        return TREADLE_OK;
+    }
+    for (int64_t i = 0; i < n_gemms; i++) td_gemm_f32_parallel(kernels, &gemms[i], r->pool, scratch);
+    return TREADLE_OK;
 }
 
 static treadle_status run_f32(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs,
                               const float *bias) {
-    enum { GRAIN = 65536 };
     td_gemm_f32 *gemms = td_run_scratch(r, (size_t)n_jobs * sizeof *gemms);
-    uint8_t *scratch = td_run_scratch(r, td_gemm_f32_scratch(p->kernels, r->pool));
 
-    if (!gemms || !scratch) return TREADLE_OUT_OF_MEMORY;
+    if (!gemms) return TREADLE_OUT_OF_MEMORY;
     for (int64_t i = 0; i < n_jobs; i++) {
         const td_product_job *j = &jobs[i];
         gemms[i] = (td_gemm_f32){.m = j->y.rows,
@@ -120,14 +133,7 @@ static treadle_status run_f32(td_run *r, const td_product *p, const td_product_j
         if (i > 0 && j->b.data == jobs[i - 1].b.data) gemms[i].b = gemms[i - 1].b;
         else TD_TRY(kernel_b(r, p, &j->b, &gemms[i].b));
     }
-    if (n_jobs >= 2 * td_pool_threads(r->pool) && td_pool_threads(r->pool) > 1) {
-        batch b = {p, gemms, scratch};
-        int64_t each = TD_MAX(1, gemms->m * gemms->n * TD_MAX(1, gemms->k));
-        td_pool_range(r->pool, n_jobs, TD_MAX(1, GRAIN / each), 1, run_whole, &b);
-        return TREADLE_OK;
-    }
-    for (int64_t i = 0; i < n_jobs; i++) td_gemm_f32_parallel(p->kernels, &gemms[i], r->pool, scratch);
-    return TREADLE_OK;
+    return td_product_run_gemms(r, p->kernels, gemms, n_jobs);
 }
 
 /* A is widened into scratch, the product made there, and rounded once. */

@@ -32,6 +32,10 @@ treadle_status td_product_prepare(td_prepare *p, bool transposed_b, td_product *
 /* Runs n jobs of one shape. bias: [n] of float32 added to every row, only where td_product_takes_bias. */
 treadle_status td_product_run(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs,
                               const float *bias);
+
+/* Runs float32 products as they are: side by side if there are many, else each split over the pool. */
+treadle_status td_product_run_gemms(td_run *r, const td_gemm_f32_kernels *kernels, const td_gemm_f32 *gemms,
+                                    int64_t n_gemms);
 static inline bool td_product_is_half(const td_product *p) { return p->dtype == TD_FLOAT16 || p->dtype == TD_BFLOAT16; }
 static inline bool td_product_takes_bias(const td_product *p) { return p->dtype == TD_FLOAT; }
 

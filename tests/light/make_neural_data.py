@@ -1,0 +1,78 @@
+"""Writes tests/light/ops_neural: one-op models of convolutions, pooling, recurrent layers and the like, in the manner of
+make_op_data.py, whose helper it uses. Expected values: ONNX Runtime.
+
+Run from anywhere with a Python that has onnx, onnxruntime, ml_dtypes and numpy:  python tests/light/make_neural_data.py
+Values are small whole numbers where that is possible, so that sums are exact in any order.
+"""
+import os
+import shutil
+
+import make_op_data as base
+import numpy as np
+from make_op_data import BF16, F16, F32, F64, case
+
+base.HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops_neural")
+rng = np.random.default_rng(11)
+
+
+def answer(op, inputs, outputs=1, opset=13, domain="", **attributes):
+    """What ONNX Runtime makes of it; for cases of types or versions that it lacks, from the same values in one that it has."""
+    names = [f"out_{i}" for i in range(outputs)]
+    model = base.build(op, inputs, names, domain, opset, attributes, (), [base.TYPES[inputs[0].dtype]] * outputs, None)
+    session = base.ort.InferenceSession(model.SerializeToString(), base.options, providers=["CPUExecutionProvider"])
+    return session.run(None, {f"in_{i}": a for i, a in enumerate(inputs) if a is not None})
+
+
+def whole(*shape, dtype=F32, low=-4, high=5):
+    return rng.integers(low, high, shape).astype(dtype)
+
+
+def conv(name, x, w, bias=True, dtype=F32, opset=13, constants=("in_1", "in_2"), **attributes):
+    inputs = [whole(*x, dtype=dtype), whole(*w, dtype=dtype)] + ([whole(w[0], dtype=dtype)] if bias else [])
+    want = None if dtype == F32 else answer("Conv", [a.astype(F32) for a in inputs], **attributes)
+    case("conv_" + name, "Conv", inputs, opset=opset, constants=constants if bias else constants[:1], want=want, **attributes)
+
+
+def conv_cases():
+    conv("1d", (2, 3, 37), (5, 3, 3), pads=[1, 1])
+    conv("1d_stride_2", (1, 3, 70), (4, 3, 3), pads=[1, 1], strides=[2])
+    conv("1d_stride_5", (1, 2, 200), (4, 2, 10), strides=[5])
+    conv("1d_stride_3_pads", (1, 2, 100), (4, 2, 7), strides=[3], pads=[6, 4], dilations=[2])
+    conv("1d_dilated", (1, 4, 50), (20, 4, 3), pads=[5, 5], dilations=[5])
+    conv("1d_causal", (1, 3, 20), (3, 3, 4), pads=[3, 0])
+    conv("1d_long", (1, 2, 2100), (2, 2, 3), pads=[2, 1], opset=11)  # so long that it is read where it is
+    conv("1d_long_stride_2", (1, 2, 2100), (3, 2, 3), pads=[1, 1], strides=[2], opset=11)
+    conv("1d_many_outputs", (1, 8, 33), (300, 8, 3), pads=[1, 1])
+    conv("1d_many_channels", (1, 200, 17), (6, 200, 2))
+    conv("1d_short", (1, 2, 1), (3, 2, 5), pads=[4, 4])
+    conv("2d", (2, 3, 11, 19), (7, 3, 3, 3), pads=[1, 1, 1, 1])
+    conv("2d_stride_2", (1, 3, 23, 41), (16, 3, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2])
+    conv("2d_stride_mixed", (1, 3, 23, 41), (4, 3, 3, 5), pads=[0, 2, 1, 3], strides=[3, 2], dilations=[2, 1])
+    conv("2d_wide", (1, 2, 5, 300), (40, 2, 3, 3), bias=False)
+    conv("2d_point", (2, 6, 9, 9), (10, 6, 1, 1))
+    conv("2d_point_stride", (1, 6, 9, 20), (10, 6, 1, 1), strides=[2, 2])
+    conv("2d_groups", (2, 6, 9, 9), (8, 3, 3, 3), group=2, pads=[1, 1, 1, 1])
+    conv("2d_same_upper", (1, 2, 8, 9), (3, 2, 4, 3), auto_pad="SAME_UPPER", strides=[3, 2])
+    conv("2d_same_lower", (1, 2, 8, 9), (3, 2, 4, 3), auto_pad="SAME_LOWER", strides=[3, 2])
+    conv("2d_valid", (1, 2, 8, 9), (3, 2, 4, 3), auto_pad="VALID")
+    conv("2d_weights_given", (1, 2, 8, 9), (3, 2, 3, 3), constants=("none", "none"))
+    conv("3d", (1, 2, 6, 7, 8), (3, 2, 3, 2, 3), pads=[1, 0, 1, 1, 1, 1], strides=[1, 2, 1])
+    conv("depthwise_1d", (2, 6, 41), (6, 1, 4), pads=[3, 0], group=6)
+    conv("depthwise_1d_stride", (2, 6, 141), (6, 1, 3), pads=[1, 1], strides=[2], group=6)
+    conv("depthwise_1d_one", (1, 6, 4), (6, 1, 4), group=6)
+    conv("depthwise_1d_dilated", (1, 3, 30), (3, 1, 3), group=3, dilations=[9], pads=[9, 9])
+    conv("depthwise_1d_multiplier", (1, 3, 30), (6, 1, 3), group=3, pads=[1, 1])
+    conv("depthwise_2d", (2, 5, 13, 70), (5, 1, 3, 3), pads=[1, 1, 1, 1], group=5)
+    conv("depthwise_2d_stride_2", (1, 5, 13, 70), (5, 1, 5, 5), pads=[2, 2, 2, 2], strides=[2, 2], group=5)
+    conv("depthwise_2d_multiplier", (1, 3, 9, 9), (6, 1, 3, 3), pads=[1, 1, 1, 1], group=3)
+    conv("depthwise_2d_valid", (1, 3, 9, 20), (3, 1, 3, 3), group=3)
+    conv("empty_batch", (0, 3, 9), (4, 3, 3))
+    for name, dtype in (("f16", F16), ("bf16", BF16), ("f64", F64)):
+        conv("2d_" + name, (1, 3, 9, 12), (4, 3, 3, 3), dtype=dtype, opset=22, pads=[1, 1, 1, 1], strides=[2, 1])
+        conv("2d_given_" + name, (1, 4, 9, 12), (4, 2, 3, 3), dtype=dtype, opset=22, group=2, constants=("none", "none"),
+             dilations=[2, 2])
+
+
+if __name__ == "__main__":
+    shutil.rmtree(base.HERE, ignore_errors=True)
+    conv_cases()
