@@ -1,9 +1,10 @@
-/* exec/exec.h - runs the plan's steps over fixed bindings: tokens in, logits out.
+/* exec/exec.h - runs the plan's steps over fixed bindings: tokens and tensors in, logits and outputs out.
  *
  * A td_runtime is the opened sessions of a model, shared and immutable. A td_exec is one generator's side: a context per session, the
- * state, and the buffers of the roles (ids, mask, positions ...). td_exec_forward brings every row up to date with its
- * timeline: rows with more than one new token run alone over their part of the caches, so nothing is ever padded; rows with one new
- * token each run together where the plan allows it. Long prompts go in chunks, between which a cancel is seen.
+ * state, the buffers of the roles (ids, mask, positions ...), and the values that outlive a step (outputs of once steps, held
+ * wires, cross caches). td_exec_forward brings every row up to date with its timeline: rows with more than one new token run
+ * alone over their part of the caches, so nothing is ever padded; rows with one new token each run together where the plan allows
+ * it. Long prompts go in chunks, between which a cancel is seen.
  * Invariant: nothing is allocated when the buffers are large enough (td_exec_reserve), and no name is looked up. */
 #ifndef TD_EXEC_EXEC_H
 #define TD_EXEC_EXEC_H
@@ -29,37 +30,67 @@ typedef TD_VEC(float) td_floats;
 typedef struct td_exec_row {
     const int32_t *ids; /* the whole timeline, borrowed */
     int64_t n_ids;
-    bool live;           /* false: the row is left as it is */
+    const int32_t *source; /* plan.source_prompt: what the once steps read, borrowed */
+    int64_t n_source;
+    const td_value *requests; /* [plan.n_requests]: tensors given for this row, borrowed; NULL: none */
+    bool fresh_requests;      /* they came with what has not been run yet: prompt steps take them */
+    bool live;                /* false: the row is left as it is */
+    bool prompt;              /* what it has not run yet was appended: prompt steps run */
     const float *logits; /* out: [vocab] after the last token that was run; valid until the next forward. NULL: none */
 } td_exec_row;
+
+/* Positions of one row in several dimensions (positions.c). */
+typedef struct td_exec_position {
+    int32_t at[3]; /* time, height, width */
+    int32_t next;  /* where text would go on after this token */
+} td_exec_position;
+
+/* What a row has beyond its state. */
+typedef struct td_exec_line {
+    bool once_done;   /* its once steps have run */
+    int64_t n_tokens; /* windows: tokens among the columns */
+    TD_VEC(td_exec_position) positions;
+    TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
+} td_exec_line;
 
 typedef struct td_exec {
     const td_runtime *runtime;
     const td_plan *plan;
     td_state *state;
     size_t n_rows;
-    int64_t vocab;                     /* 0: not known yet */
-    int64_t chunk;                     /* tokens per run in a prefill */
-    td_session_ctx **ctx;              /* [n_sessions] */
-    td_value **inputs;                 /* [n_sessions][n_inputs] */
-    td_value **outputs;                /* [n_sessions][n_outputs] */
-    bool **skip;                       /* [n_sessions][n_outputs] */
+    int64_t vocab;        /* 0: not known yet */
+    int64_t chunk;        /* tokens per run in a prefill */
+    bool has_past;        /* some state carries the past; else every run needs the whole timeline */
+    td_session_ctx **ctx; /* [n_sessions] */
+    td_value **inputs;    /* [n_sessions][n_inputs] */
+    td_value **outputs;   /* [n_sessions][n_outputs]: of the session's latest run */
+    td_value **joined;    /* [n_sessions][n_outputs]: of a loop over images, concatenated; owned */
+    bool **skip;          /* [n_sessions][n_outputs]: nobody reads it */
+    uint64_t *ran;        /* [n_sessions]: number of the forward run it last took part in */
+    bool *is_joined;      /* [n_sessions]: `joined` holds its latest outputs, not `outputs` */
+    uint64_t run_number;
+    td_exec_line *lines;               /* [n_rows] */
+    td_value *kept;                    /* [n_rows, n_wires]: of wires that hold and of once steps; owned */
+    bool *written;                     /* [n_states]: what the run under way has given */
     int64_t *runs;                     /* [n_sessions] */
-    char **role_data;                  /* [roles]: one buffer per role input of the plan; see roles.c */
+    struct td_exec_role *role_slots;   /* one per input of every session; see roles.c */
+    size_t *first_slot;                /* [n_sessions] */
     int64_t role_tokens, role_columns; /* what they have room for */
+    void *nothing;                     /* zeros, for inputs that get zero rows */
     float *logits;                     /* [n_rows, vocab] */
     int64_t *picked;                   /* [n_rows] */
-    int64_t picked_n;                  /* position that is picked now; -1: all */
-    size_t picked_rows;
-    int64_t *lengths;   /* [n_rows], scratch */
-    bool mask_is_valid; /* the mask buffers hold what the last run of rows together left there */
-    int64_t mask_ones;  /* else: how many columns of their first row are 1 */
-    td_floats *all;     /* [n_rows]: logits of all positions, appended when keep_all */
+    int64_t *picked_n;                 /* [n_sessions]: position that is picked now; -1: all, -2: not known */
+    size_t *picked_rows;               /* [n_sessions] */
+    int64_t *lengths;                  /* [n_rows], scratch */
+    td_floats *all;                    /* [n_rows]: logits of all positions, appended when keep_all */
     bool keep_all;
+    bool keep_outputs; /* no output is skipped */
 } td_exec;
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err);
 void td_exec_free(td_exec *exec); /* NULL is fine */
+/* An executor of its own that goes on from where this one is. */
+treadle_status td_exec_clone(const td_exec *exec, td_exec **out, treadle_error *err);
 
 /* Room for rows of `tokens` tokens, so that steps up to there allocate nothing. */
 treadle_status td_exec_reserve(td_exec *exec, int64_t tokens, treadle_error *err);
@@ -68,8 +99,18 @@ treadle_status td_exec_reserve(td_exec *exec, int64_t tokens, treadle_error *err
  * between chunks with TREADLE_CANCELLED. After a failure rows are where they were before the chunk that failed. */
 treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err);
 
+/* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the row's last
+ * run. Outputs are then in td_exec_output until the next call. */
+treadle_status td_exec_encode(td_exec *exec, td_exec_row *rows, size_t row, treadle_error *err);
+/* An output of the latest run; NULL: it did not run, or the output is skipped (keep_outputs). */
+const td_value *td_exec_output(const td_exec *exec, int32_t session, int32_t output);
+
 /* Forgets tokens of a row beyond `length`. Where the state cannot be cut, everything is forgotten and will be run again. */
 void td_exec_truncate(td_exec *exec, size_t row, int64_t length);
+/* A new request begins in this row: once steps will run again. */
+void td_exec_restart(td_exec *exec, size_t row);
+/* Row r becomes what row from[r] was. */
+treadle_status td_exec_gather(td_exec *exec, const size_t *from, treadle_error *err);
 int64_t td_exec_length(const td_exec *exec, size_t row); /* tokens run */
 
 /* --- inside */
@@ -77,18 +118,47 @@ int64_t td_exec_length(const td_exec *exec, size_t row); /* tokens run */
 /* One run of the steps. */
 typedef struct td_exec_run {
     size_t first_row, n_rows;
-    int64_t n;           /* new tokens per row */
+    int64_t n;           /* positions of this run per row, padding included */
+    int64_t pad_before;  /* of which padding: before the tokens, */
+    int64_t pad_after;   /* and after them */
     int64_t start, past; /* columns: first one of the past, how many */
     int64_t total;       /* columns of the mask: past and new ones */
     bool batched;        /* several rows with a length each */
+    bool prompt;
     bool wants_logits;
+    bool source; /* ids and mask are the source's */
     const td_exec_row *rows;
 } td_exec_run;
+
+/* run.c: all steps of a run, and their outputs. */
+treadle_status td_exec_run_steps(td_exec *exec, const td_exec_run *run, td_exec_row *rows, treadle_error *err);
+
+/* bind.c: inputs and outputs of a session for a run. */
+treadle_status td_exec_bind(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
+/* The value a wire carries in this run; NULL: its source gave nothing. */
+const td_value *td_exec_wire_value(const td_exec *exec, const td_exec_run *run, int32_t wire);
+void td_exec_zero_rows(const td_exec *exec, const td_light_port *port, td_value *value);
+/* After a session's run: wires that hold, cross caches. */
+treadle_status td_exec_keep(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
+bool td_exec_alloc_nothing(td_exec *exec);
+
+/* images.c: the session once per image, outputs concatenated. */
+treadle_status td_exec_run_images(td_exec *exec, const td_exec_run *run, const td_plan_step *step, treadle_error *err);
+treadle_status td_exec_call(td_exec *exec, int32_t session, treadle_error *err); /* run.c: one run of the engine */
+
+/* logits.c */
+treadle_status td_exec_pick(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
+treadle_status td_exec_take_logits(td_exec *exec, const td_exec_run *run, int32_t session, td_exec_row *rows,
+                                   treadle_error *err);
+
+/* positions.c: positions of tokens from `line->positions.n` to the end of the row. */
+treadle_status td_exec_place_tokens(td_exec *exec, size_t row, const td_exec_row *data, treadle_error *err);
 
 /* roles.c: fills the buffer of a role input and points value at it. */
 treadle_status td_exec_roles_init(td_exec *exec, treadle_error *err);
 treadle_status td_exec_roles_reserve(td_exec *exec, int64_t tokens, int64_t columns, treadle_error *err);
 void td_exec_fill_role(td_exec *exec, const td_exec_run *run, int32_t session, size_t input, td_value *value);
 void td_exec_roles_free(td_exec *exec);
+void td_exec_roles_forget(td_exec *exec); /* the mask buffers no longer hold what the last run left there */
 
 #endif

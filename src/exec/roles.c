@@ -1,12 +1,18 @@
-/* exec/roles.c - the inputs that the runtime makes: ids, mask, positions, lengths.
+/* exec/roles.c - the inputs that the runtime makes: ids, masks, positions, lengths.
  *
- * Every role input of a session has a buffer of its own, since two sessions may want different types. */
-#include "exec/exec.h"
-
+ * Every role input of a session has a buffer of its own, since two sessions may want different types. Between runs a mask buffer
+ * keeps what it holds, so that a step writes one new column. */
 #include "base/alloc.h"
+#include "exec/exec.h"
 #include "tensor/half.h"
 
 enum { ELEMENT_BYTES = 8 }; /* the widest integer */
+
+typedef struct td_exec_role {
+    char *data;
+    int64_t ones;  /* masks: the first row holds this many ones, then zeros; -1: something else */
+    bool is_batch; /* masks: the rows hold what the last run of rows together left there */
+} td_exec_role;
 
 static size_t n_slots(const td_plan *plan) {
     size_t n = 0;
@@ -14,143 +20,309 @@ static size_t n_slots(const td_plan *plan) {
     return n;
 }
 
-/* Buffers are numbered by input, over all sessions. */
-static size_t slot_of(const td_plan *plan, int32_t session, size_t input) {
-    size_t n = input;
-    for (int32_t i = 0; i < session; i++) n += plan->sessions[i].signature->n_inputs;
-    return n;
+treadle_status td_exec_roles_init(td_exec *e, treadle_error *err) {
+    e->role_slots = td_alloc_zero(n_slots(e->plan), sizeof *e->role_slots);
+    e->first_slot = td_alloc_zero(e->plan->n_sessions, sizeof *e->first_slot);
+    if (!e->role_slots || !e->first_slot) return td_fail_memory(err, "input buffers", 0);
+    for (size_t i = 1; i < e->plan->n_sessions; i++)
+        e->first_slot[i] = e->first_slot[i - 1] + e->plan->sessions[i - 1].signature->n_inputs;
+    return TREADLE_OK;
 }
 
-treadle_status td_exec_roles_init(td_exec *exec, treadle_error *err) {
-    exec->role_data = td_alloc_zero(n_slots(exec->plan), sizeof *exec->role_data);
-    return exec->role_data ? TREADLE_OK : td_fail_memory(err, "input buffers", 0);
+void td_exec_roles_free(td_exec *e) {
+    for (size_t i = 0; e->role_slots && i < n_slots(e->plan); i++) td_free(e->role_slots[i].data);
+    td_free(e->role_slots);
+    td_free(e->first_slot);
 }
 
-void td_exec_roles_free(td_exec *exec) {
-    for (size_t i = 0; exec->role_data && i < n_slots(exec->plan); i++) td_free(exec->role_data[i]);
-    td_free(exec->role_data);
+void td_exec_roles_forget(td_exec *e) {
+    for (size_t i = 0; i < n_slots(e->plan); i++) {
+        e->role_slots[i].ones = -1;
+        e->role_slots[i].is_batch = false;
+    }
 }
 
-static bool wants_columns(td_role role) { return role == TD_ROLE_ATTENTION_MASK; }
+static bool is_mask(td_role role) {
+    return role == TD_ROLE_ATTENTION_MASK || role == TD_ROLE_DECODER_ATTENTION_MASK ||
+           role == TD_ROLE_ENCODER_ATTENTION_MASK || role == TD_ROLE_CACHE_INDIRECTION;
+}
+
+/* Elements that the buffer of an input needs; false: too many. */
+static bool elements(const td_exec *e, const td_light_port *port, td_role role, int64_t *count) {
+    int64_t n = e->role_tokens;
+    if (is_mask(role)) {
+        n = e->role_columns;
+        for (int d = 1; d < port->shape.rank; d++) n = TD_MAX(n, port->shape.dims[d]);
+        if (port->shape.rank > 2 && TD_MUL_OVERFLOWS(n, e->role_tokens, &n)) return false;
+        if (TD_MUL_OVERFLOWS(n, (int64_t)e->n_rows, &n)) return false;
+    } else if (role == TD_ROLE_POSITION_IDS && TD_MUL_OVERFLOWS(n, (int64_t)4, &n)) {
+        return false;
+    }
+    *count = TD_MAX(n, (int64_t)16);
+    return true;
+}
 
 /* tokens: of all rows of a run together, columns: of one row. */
-treadle_status td_exec_roles_reserve(td_exec *exec, int64_t tokens, int64_t columns, treadle_error *err) {
-    const td_plan *plan = exec->plan;
-    tokens = TD_MAX(tokens, (int64_t)exec->n_rows);
-    if (tokens <= exec->role_tokens && columns <= exec->role_columns) return TREADLE_OK;
-    tokens = TD_MAX(tokens, exec->role_tokens);
-    columns = TD_MAX(columns, exec->role_columns);
+treadle_status td_exec_roles_reserve(td_exec *e, int64_t tokens, int64_t columns, treadle_error *err) {
+    const td_plan *plan = e->plan;
+    tokens = TD_MAX(tokens, (int64_t)e->n_rows);
+    if (tokens <= e->role_tokens && columns <= e->role_columns) return TREADLE_OK;
+    e->role_tokens = TD_MAX(tokens, e->role_tokens);
+    e->role_columns = TD_MAX(columns, e->role_columns);
     for (size_t i = 0; i < plan->n_sessions; i++) {
         const td_plan_session *s = &plan->sessions[i];
         for (size_t k = 0; k < s->signature->n_inputs; k++) {
             if (s->feeds[k].kind != TD_FEED_ROLE) continue;
-            size_t slot = slot_of(plan, (int32_t)i, k);
-            size_t count = wants_columns((td_role)s->feeds[k].index) ? (size_t)columns * exec->n_rows : (size_t)tokens;
-            char *data = td_realloc_array(exec->role_data[slot], count, ELEMENT_BYTES);
-            if (!data) return td_fail_memory(err, "input buffers", count * ELEMENT_BYTES);
-            exec->role_data[slot] = data;
+            td_exec_role *slot = &e->role_slots[e->first_slot[i] + k];
+            int64_t count = 0;
+            bool fits = elements(e, &s->signature->inputs[k], (td_role)s->feeds[k].index, &count);
+            char *data = fits ? td_realloc_array(slot->data, (size_t)count, ELEMENT_BYTES) : NULL;
+            if (!data) return td_fail_memory(err, "input buffers", (size_t)count * ELEMENT_BYTES);
+            slot->data = data;
         }
     }
-    exec->role_tokens = tokens;
-    exec->role_columns = columns;
-    exec->mask_is_valid = false;
+    td_exec_roles_forget(e);
     return TREADLE_OK;
+}
+
+/* --- which tokens a run has */
+
+/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is there. */
+static int64_t first_token(const td_exec *e, const td_exec_run *run, size_t r) {
+    if (run->source) return 0;
+    int64_t length = td_exec_length(e, run->first_row + r);
+    return run->batched && !run->rows[run->first_row + r].live ? TD_MAX(length - 1, (int64_t)0) : length;
+}
+
+/* The token at a place of the run, counted from the row's begin; -1: padding. */
+static int64_t token_at(const td_exec_run *run, int64_t first, int64_t place) {
+    if (place < run->pad_before || place >= run->n - run->pad_after) return -1;
+    return first + place - run->pad_before;
 }
 
 /* --- one function per role; each writes run->n_rows rows */
 
-/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is there. */
-static int64_t first_token(const td_exec *exec, const td_exec_run *run, size_t r) {
-    int64_t length = exec->state->rows[run->first_row + r].length;
-    return run->batched && !run->rows[run->first_row + r].live ? TD_MAX(length - 1, (int64_t)0) : length;
-}
-
-static void fill_ids(const td_exec *exec, const td_exec_run *run, td_dtype dtype, char *data) {
+static void fill_ids(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data) {
     for (size_t r = 0; r < run->n_rows; r++) {
         const td_exec_row *row = &run->rows[run->first_row + r];
-        int64_t first = first_token(exec, run, r);
-        for (int64_t i = 0; i < run->n; i++)
-            td_store_i64(dtype, data, (int64_t)r * run->n + i, first + i < row->n_ids ? row->ids[first + i] : 0);
+        const int32_t *ids = run->source ? row->source : row->ids;
+        int64_t n_ids = run->source ? row->n_source : row->n_ids, first = first_token(e, run, r);
+        for (int64_t i = 0; i < run->n; i++) {
+            int64_t at = token_at(run, first, i);
+            td_store_i64(dtype, data, (int64_t)r * run->n + i,
+                         at < 0       ? e->plan->window.pad_value
+                         : at < n_ids ? ids[at]
+                                      : 0);
+        }
     }
 }
 
-static void fill_positions(const td_exec *exec, const td_exec_run *run, td_dtype dtype, char *data) {
+static void fill_positions(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data) {
     for (size_t r = 0; r < run->n_rows; r++) {
-        int64_t first = first_token(exec, run, r);
-        for (int64_t i = 0; i < run->n; i++) td_store_i64(dtype, data, (int64_t)r * run->n + i, first + i);
+        int64_t first = first_token(e, run, r);
+        for (int64_t i = 0; i < run->n; i++)
+            td_store_i64(dtype, data, (int64_t)r * run->n + i, TD_MAX(token_at(run, first, i), (int64_t)0));
     }
 }
 
-/* A row alone sees all its columns. Rows together: 1 where a column is the row's, in a buffer whose rows are role_columns
- * apart, so that a step adds one column and touches nothing else. */
-static void fill_mask(const td_exec *exec, const td_exec_run *run, td_dtype dtype, char *data) {
-    int64_t stride = exec->role_columns;
-    if (!run->batched) {
-        for (int64_t c = exec->mask_ones; c < run->total; c++) td_store_i64(dtype, data, c, 1);
+/* [axes, batch, n] or [batch, n, axes]; with four axes the first counts tokens. */
+static void fill_places(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data, td_shape *shape) {
+    bool axes_last = e->plan->mrope.axis != 0;
+    int64_t axes = e->plan->mrope.n_axes, n_rows = (int64_t)run->n_rows;
+    *shape = axes_last ? (td_shape){.rank = 3, .dims = {n_rows, run->n, axes}}
+                       : (td_shape){.rank = 3, .dims = {axes, n_rows, run->n}};
+    for (int64_t r = 0; r < n_rows; r++) {
+        int64_t first = first_token(e, run, (size_t)r);
+        const td_exec_line *line = &e->lines[run->first_row + (size_t)r];
+        for (int64_t i = 0; i < run->n; i++) {
+            int64_t at = token_at(run, first, i);
+            for (int64_t a = 0; a < axes; a++) {
+                int64_t axis = axes == 4 ? a - 1 : a, value = TD_MAX(at, (int64_t)0);
+                if (axis >= 0 && at >= 0 && (size_t)at < line->positions.n) value = line->positions.items[at].at[axis];
+                td_store_i64(dtype, data, axes_last ? (r * run->n + i) * axes + a : (a * n_rows + r) * run->n + i,
+                             value);
+            }
+        }
+    }
+}
+
+/* n ones, then zeros up to the width of a fixed mask. */
+static void fill_ones(td_exec_role *slot, td_dtype dtype, int64_t n, int64_t width) {
+    int64_t from = slot->ones < 0 ? 0 : TD_MIN(slot->ones, n);
+    for (int64_t c = from; c < n; c++) td_store_i64(dtype, slot->data, c, 1);
+    int64_t zeros = slot->ones < 0 ? width : TD_MIN(slot->ones, width);
+    for (int64_t c = n; c < zeros; c++) td_store_i64(dtype, slot->data, c, 0);
+    slot->ones = width > n ? n : -1;
+    if (width <= n) slot->ones = n;
+    slot->is_batch = false;
+}
+
+static void fill_columns(const td_exec *e, const td_exec_run *run, td_exec_role *slot, td_dtype dtype) {
+    const td_exec_line *line = &e->lines[run->first_row];
+    for (int64_t c = 0; c < run->past; c++) td_store_i64(dtype, slot->data, c, line->columns.items[c]);
+    for (int64_t i = 0; i < run->n; i++) td_store_i64(dtype, slot->data, run->past + i, token_at(run, 0, i) >= 0);
+    slot->ones = -1;
+}
+
+/* Rows together: 1 where a column is the row's, in a buffer whose rows are role_columns apart, so that a step adds one column and
+ * touches nothing else. */
+static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *slot, td_dtype dtype) {
+    int64_t stride = e->role_columns;
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const td_state_row *row = &e->state->rows[run->first_row + r];
+        int64_t end = row->start + row->length, added = run->rows[run->first_row + r].live ? run->n : 0;
+        if (!slot->is_batch)
+            for (int64_t c = 0; c < stride; c++)
+                td_store_i64(dtype, slot->data, (int64_t)r * stride + c, c >= row->start && c < end);
+        for (int64_t c = end; c < end + added; c++) td_store_i64(dtype, slot->data, (int64_t)r * stride + c, 1);
+    }
+    slot->is_batch = true;
+    slot->ones = -1;
+}
+
+/* [batch, 1, n, total]: what each new token may look at. Numbers are added to scores, so they are 0 or the lowest; others are flags. */
+static void fill_square(const td_exec_run *run, td_dtype dtype, char *data) {
+    bool adds = td_dtype_kind(dtype) == TD_KIND_FLOAT;
+    double lowest = dtype == TD_FLOAT16 ? -65504.0 : -3.0e38;
+    for (int64_t i = 0; i < run->n; i++)
+        for (int64_t c = 0; c < run->total; c++) {
+            bool sees = run->source || c <= run->past + i;
+            if (adds) td_store_f64(dtype, data, i * run->total + c, sees ? 0 : lowest);
+            else td_store_i64(dtype, data, i * run->total + c, sees);
+        }
+}
+
+static void fill_mask(td_exec *e, const td_exec_run *run, const td_light_port *port, td_exec_role *slot,
+                      td_value *value) {
+    int rank = port->shape.rank;
+    td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, run->total}};
+    if (rank > 2) {
+        fill_square(run, port->dtype, slot->data);
+        slot->ones = -1;
+        shape = (td_shape){.rank = rank, .dims = {(int64_t)run->n_rows, 1, run->n, run->total}};
+        if (rank == 3) shape = (td_shape){.rank = 3, .dims = {(int64_t)run->n_rows, run->n, run->total}};
+        td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
         return;
     }
-    for (size_t r = 0; r < run->n_rows; r++) {
-        const td_state_row *row = &exec->state->rows[run->first_row + r];
-        int64_t end = row->start + row->length, added = run->rows[run->first_row + r].live ? run->n : 0;
-        if (!exec->mask_is_valid)
-            for (int64_t c = 0; c < stride; c++)
-                td_store_i64(dtype, data, (int64_t)r * stride + c, c >= row->start && c < end);
-        for (int64_t c = end; c < end + added; c++) td_store_i64(dtype, data, (int64_t)r * stride + c, 1);
-    }
+    int64_t width = rank == 2 && port->shape.dims[1] > 0 ? TD_MAX(port->shape.dims[1], run->total) : run->total;
+    shape.dims[1] = width;
+    if (e->plan->window.size && !run->source) fill_columns(e, run, slot, port->dtype);
+    else if (run->batched) fill_batch(e, run, slot, port->dtype);
+    else fill_ones(slot, port->dtype, run->total, width);
+    td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
+    if (run->n_rows > 1) value->tensor.strides[0] = e->role_columns;
 }
 
-static int64_t longest(const td_exec *exec, const td_exec_run *run) {
+/* Positions of the source: as many as the prompt had, or as what the encoder gave has. */
+static int64_t source_length(const td_exec *e, const td_exec_run *run, int32_t session) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    if (e->plan->source_prompt) return run->rows[run->first_row].n_source;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        if (s->feeds[i].kind != TD_FEED_WIRE || !e->plan->wires[s->feeds[i].index].once) continue;
+        const td_value *value = td_exec_wire_value(e, run, s->feeds[i].index);
+        if (value && value->kind == TD_VALUE_TENSOR && value->tensor.shape.rank == 3)
+            return value->tensor.shape.dims[1];
+    }
+    for (size_t k = 0; k < e->plan->n_states; k++) {
+        const td_state_tensor *state = &e->plan->states[k];
+        td_tensor past;
+        if (state->kind != TD_STATE_CROSS || state->seq_axis < 0) continue;
+        td_state_past(e->state, k, run->first_row, 1, 0, 0, &past);
+        return past.shape.dims[state->seq_axis];
+    }
+    return 0;
+}
+
+static void fill_source_mask(td_exec *e, const td_exec_run *run, int32_t session, const td_light_port *port,
+                             td_exec_role *slot, td_value *value) {
+    int64_t n = source_length(e, run, session), width = port->shape.rank == 2 ? TD_MAX(n, port->shape.dims[1]) : n;
+    width = TD_MIN(width, TD_MAX(e->role_columns, port->shape.rank == 2 ? port->shape.dims[1] : 0));
+    fill_ones(slot, port->dtype, TD_MIN(n, width), width);
+    td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, width}};
+    td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
+}
+
+static int64_t longest(const td_exec *e, const td_exec_run *run) {
     int64_t most = 0;
-    for (size_t r = 0; r < run->n_rows; r++) most = TD_MAX(most, first_token(exec, run, r) + run->n);
+    for (size_t r = 0; r < run->n_rows; r++) most = TD_MAX(most, first_token(e, run, r) + run->n);
     return most;
 }
 
-static void fill_numbers(const td_exec *exec, const td_exec_run *run, td_role role, td_dtype dtype, char *data) {
-    for (size_t r = 0; r < run->n_rows; r++) {
-        int64_t value = 0, first = first_token(exec, run, r);
-        if (role == TD_ROLE_SEQLENS_K) value = first + run->n - 1;
-        else if (role == TD_ROLE_TOTAL_SEQUENCE_LENGTH) value = longest(exec, run);
-        else if (role == TD_ROLE_PAST_SEQUENCE_LENGTH) value = first;
-        else if (role == TD_ROLE_USE_CACHE_BRANCH) value = run->past > 0;
-        else value = exec->keep_all ? run->n : 1; /* logits to keep */
-        td_store_i64(dtype, data, (int64_t)r, value);
+static int64_t number(const td_exec *e, const td_exec_run *run, size_t r, td_role role) {
+    int64_t first = first_token(e, run, r);
+    switch (role) {
+    case TD_ROLE_SEQLENS_K: return first + run->n - 1;
+    case TD_ROLE_NONPAD_KV_SEQLEN: return first + run->n;
+    case TD_ROLE_TOTAL_SEQUENCE_LENGTH: return longest(e, run);
+    case TD_ROLE_PAST_SEQUENCE_LENGTH:
+    case TD_ROLE_WRITE_INDICES: return first;
+    case TD_ROLE_CURRENT_SEQUENCE_LENGTH: return run->n;
+    case TD_ROLE_USE_CACHE_BRANCH: return run->past > 0;
+    default: return e->keep_all ? run->n : 1; /* logits to keep */
     }
 }
 
-void td_exec_fill_role(td_exec *exec, const td_exec_run *run, int32_t session, size_t input, td_value *value) {
-    const td_plan_session *s = &exec->plan->sessions[session];
+/* One number per row where the graph lets the dimension vary, else one. */
+static bool is_per_row(td_role role, const td_light_port *port) {
+    switch (role) {
+    case TD_ROLE_SEQLENS_K:
+    case TD_ROLE_WRITE_INDICES:
+    case TD_ROLE_NONPAD_KV_SEQLEN: return true;
+    case TD_ROLE_PAST_SEQUENCE_LENGTH: return port->shape.rank > 0 && port->shape.dims[0] < 0;
+    default: return false;
+    }
+}
+
+static void fill_numbers(td_exec *e, const td_exec_run *run, td_role role, const td_light_port *port, char *data,
+                         td_shape *shape) {
+    shape->rank = TD_MAX(port->shape.rank, 0);
+    for (int i = 0; i < shape->rank; i++) shape->dims[i] = 1;
+    if (is_per_row(role, port)) {
+        shape->rank = TD_MAX(shape->rank, 1);
+        shape->dims[0] = (int64_t)run->n_rows;
+    }
+    for (size_t r = 0; r < run->n_rows; r++) td_store_i64(port->dtype, data, (int64_t)r, number(e, run, r, role));
+}
+
+/* Packed rows: where each one's tokens begin, and where the last one's end. */
+static void fill_cumulative(const td_exec_run *run, td_dtype dtype, char *data, td_shape *shape) {
+    *shape = (td_shape){.rank = 1, .dims = {(int64_t)run->n_rows + 1}};
+    for (int64_t r = 0; r <= (int64_t)run->n_rows; r++) td_store_i64(dtype, data, r, r * run->n);
+}
+
+void td_exec_fill_role(td_exec *e, const td_exec_run *run, int32_t session, size_t input, td_value *value) {
+    const td_plan_session *s = &e->plan->sessions[session];
     const td_light_port *port = &s->signature->inputs[input];
     td_role role = (td_role)s->feeds[input].index;
-    char *data = exec->role_data[slot_of(exec->plan, session, input)];
+    td_exec_role *slot = &e->role_slots[e->first_slot[session] + input];
     td_dtype dtype = port->dtype;
     int rank = port->shape.rank;
     td_shape shape = {.rank = rank < 0 ? 2 : rank, .dims = {(int64_t)run->n_rows, run->n}};
+    value->kind = TD_VALUE_TENSOR;
     switch (role) {
-    case TD_ROLE_INPUT_IDS: fill_ids(exec, run, dtype, data); break;
-    case TD_ROLE_POSITION_IDS: fill_positions(exec, run, dtype, data); break;
-    case TD_ROLE_ATTENTION_MASK:
-        fill_mask(exec, run, dtype, data);
-        shape.dims[1] = run->total;
+    case TD_ROLE_INPUT_IDS:
+    case TD_ROLE_DECODER_INPUT_IDS: fill_ids(e, run, dtype, slot->data); break;
+    case TD_ROLE_POSITION_IDS:
+        if (rank == 3) fill_places(e, run, dtype, slot->data, &shape);
+        else fill_positions(e, run, dtype, slot->data);
         break;
-    case TD_ROLE_TOKEN_TYPE_IDS: memset(data, 0, (size_t)run->n_rows * (size_t)run->n * ELEMENT_BYTES); break;
     case TD_ROLE_CACHE_POSITION:
-        fill_positions(exec, run, dtype, data);
+        fill_positions(e, run, dtype, slot->data);
         shape.rank = 1;
         break;
-    default:
-        fill_numbers(exec, run, role, dtype, data);
-        shape.rank = rank < 0 ? 0 : rank;
-        for (int i = 0; i < shape.rank; i++) shape.dims[i] = 1;
-        if (role == TD_ROLE_SEQLENS_K) shape.rank = TD_MAX(shape.rank, 1);
-        if (shape.rank > 0 &&
-            (role == TD_ROLE_SEQLENS_K || (role == TD_ROLE_PAST_SEQUENCE_LENGTH && port->shape.dims[0] < 0)))
-            shape.dims[0] = (int64_t)run->n_rows;
+    case TD_ROLE_TOKEN_TYPE_IDS: memset(slot->data, 0, (size_t)run->n_rows * (size_t)run->n * ELEMENT_BYTES); break;
+    case TD_ROLE_ATTENTION_MASK:
+    case TD_ROLE_DECODER_ATTENTION_MASK: fill_mask(e, run, port, slot, value); return;
+    case TD_ROLE_ENCODER_ATTENTION_MASK: fill_source_mask(e, run, session, port, slot, value); return;
+    case TD_ROLE_CACHE_INDIRECTION: /* rows are moved themselves: each beam reads its own */
+        shape = (td_shape){.rank = 3, .dims = {(int64_t)run->n_rows, 1, run->total}};
+        memset(slot->data, 0, (size_t)(run->total * (int64_t)run->n_rows) * ELEMENT_BYTES);
         break;
+    case TD_ROLE_CUMULATIVE_SEQUENCE_LENGTH: fill_cumulative(run, dtype, slot->data, &shape); break;
+    default: fill_numbers(e, run, role, port, slot->data, &shape); break;
     }
-    if (shape.rank == 1 &&
-        (role == TD_ROLE_INPUT_IDS || role == TD_ROLE_POSITION_IDS || role == TD_ROLE_CACHE_POSITION))
+    if (shape.rank == 1 && (role == TD_ROLE_INPUT_IDS || role == TD_ROLE_DECODER_INPUT_IDS ||
+                            role == TD_ROLE_POSITION_IDS || role == TD_ROLE_CACHE_POSITION))
         shape.dims[0] = (int64_t)run->n_rows * run->n;
-    value->kind = TD_VALUE_TENSOR;
-    td_tensor_view(&value->tensor, dtype, &shape, data);
-    if (role == TD_ROLE_ATTENTION_MASK && shape.rank == 2) value->tensor.strides[0] = exec->role_columns;
+    td_tensor_view(&value->tensor, dtype, &shape, slot->data);
 }

@@ -3,8 +3,10 @@
 #include "state/state.h"
 
 #include "base/alloc.h"
+#include "tensor/half.h"
 
 static bool grows(const td_state_tensor *s) { return s->kind == TD_STATE_SEPARATE || s->kind == TD_STATE_COMBINED; }
+static bool is_fixed(const td_state_tensor *s) { return s->kind == TD_STATE_STATIC || s->kind == TD_STATE_RECURRENT; }
 
 /* Shape of tensor k with all rows and `columns` columns, and its size; false: too large. */
 static bool full_shape(const td_plan *plan, size_t k, size_t n_rows, int64_t columns, td_shape *shape, size_t *bytes) {
@@ -20,15 +22,25 @@ static treadle_status too_large(treadle_error *err, int64_t columns) {
     return td_fail(err, TREADLE_LIMIT, "the state of %lld tokens is larger than memory can be", (long long)columns);
 }
 
-static treadle_status make_recurrent(td_state *state, size_t k, treadle_error *err) {
+/* Fills a dense tensor with the value that state has before the first token. */
+static void fill(const td_tensor *t, double value) {
+    int64_t n = td_tensor_count(t);
+    if (value == 0) memset(t->data, 0, (size_t)n * (size_t)td_dtype_bits(t->dtype) / 8);
+    else
+        for (int64_t i = 0; i < n; i++) td_store_f64(t->dtype, t->data, i, value);
+}
+
+static treadle_status make_fixed(td_state *state, size_t k, treadle_error *err) {
+    const td_state_tensor *s = &state->plan->states[k];
+    td_shape shape;
     size_t bytes;
-    if (!full_shape(state->plan, k, state->n_rows, 0, &state->tensors[k].shape, &bytes)) return too_large(err, 0);
+    int64_t columns = s->seq_axis >= 0 ? s->shape.dims[s->seq_axis] : 0;
+    if (!full_shape(state->plan, k, state->n_rows, columns, &shape, &bytes)) return too_large(err, columns);
     state->buffers[k] = td_buffer_new(bytes);
-    state->nexts[k] = td_buffer_new(bytes);
-    if (!state->buffers[k] || !state->nexts[k]) return td_fail_memory(err, "recurrent state", bytes);
-    memset(state->buffers[k]->data, 0, bytes);
-    td_shape shape = state->tensors[k].shape;
-    td_tensor_view(&state->tensors[k], state->plan->states[k].dtype, &shape, state->buffers[k]->data);
+    if (!s->in_place) state->nexts[k] = td_buffer_new(bytes);
+    if (!state->buffers[k] || (!s->in_place && !state->nexts[k])) return td_fail_memory(err, "state", bytes);
+    td_tensor_view(&state->tensors[k], s->dtype, &shape, state->buffers[k]->data);
+    fill(&state->tensors[k], s->init);
     return TREADLE_OK;
 }
 
@@ -40,11 +52,13 @@ treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, 
     state->buffers = td_alloc_zero(plan->n_states, sizeof *state->buffers);
     state->nexts = td_alloc_zero(plan->n_states, sizeof *state->nexts);
     state->tensors = td_alloc_zero(plan->n_states, sizeof *state->tensors);
+    state->cross = td_alloc_zero(plan->n_states * n_rows, sizeof *state->cross);
     state->rows = td_alloc_zero(n_rows, sizeof *state->rows);
     treadle_status status = TREADLE_OK;
-    if (!state->buffers || !state->nexts || !state->tensors || !state->rows) status = td_fail_memory(err, "state", 0);
+    if (!state->buffers || !state->nexts || !state->tensors || !state->cross || !state->rows)
+        status = td_fail_memory(err, "state", 0);
     for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++)
-        if (!grows(&plan->states[k])) status = make_recurrent(state, k, err);
+        if (is_fixed(&plan->states[k])) status = make_fixed(state, k, err);
     if (status == TREADLE_OK) status = td_state_reserve(state, 1, err);
     if (status != TREADLE_OK) {
         td_state_free(state);
@@ -59,7 +73,10 @@ void td_state_free(td_state *state) {
     for (size_t k = 0; k < state->plan->n_states; k++) {
         if (state->buffers) td_buffer_release(state->buffers[k]);
         if (state->nexts) td_buffer_release(state->nexts[k]);
+        for (size_t r = 0; state->cross && r < state->n_rows; r++)
+            td_value_release(&state->cross[k * state->n_rows + r]);
     }
+    td_free(state->cross);
     td_free(state->buffers);
     td_free(state->nexts);
     td_free(state->tensors);
@@ -136,11 +153,11 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
 
 bool td_state_can_truncate(const td_plan *plan) {
     for (size_t k = 0; k < plan->n_states; k++)
-        if (!grows(&plan->states[k])) return false;
+        if (plan->states[k].kind == TD_STATE_RECURRENT) return false;
     return true;
 }
 
-/* One row of a recurrent tensor as a view. */
+/* Some rows of a tensor as a view. */
 static void row_view(const td_state *state, size_t k, void *data, size_t first_row, size_t n_rows, td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
     *out = state->tensors[k];
@@ -151,21 +168,73 @@ static void row_view(const td_state *state, size_t k, void *data, size_t first_r
     out->data = (char *)data + offset * (size_t)td_dtype_bits(out->dtype) / 8;
 }
 
-static void zero_tensor(const td_tensor *t) {
-    int64_t n = td_tensor_count(t);
-    if (td_tensor_is_dense(t)) memset(t->data, 0, (size_t)n * (size_t)td_dtype_bits(t->dtype) / 8);
+/* Copies a value of the row's shape into a recurrent tensor. */
+static bool start_row(td_state *state, size_t k, size_t row, const td_tensor *value) {
+    td_tensor view;
+    row_view(state, k, state->buffers[k]->data, row, 1, &view);
+    if (view.dtype != value->dtype || view.shape.rank != value->shape.rank) return false;
+    for (int i = 0; i < view.shape.rank; i++)
+        if (view.shape.dims[i] != value->shape.dims[i]) return false;
+    td_tensor_copy(&view, value);
+    return true;
+}
+
+/* A view of one row starts the row's state afresh. The rows of a tensor need not be dense among themselves. */
+static void reset_row(td_state *state, size_t k, size_t row) {
+    const td_state_tensor *s = &state->plan->states[k];
+    const td_value *start = &state->cross[k * state->n_rows + row];
+    td_tensor view;
+    if (start->kind == TD_VALUE_TENSOR && start_row(state, k, row, &start->tensor)) return;
+    row_view(state, k, state->buffers[k]->data, row, 1, &view);
+    if (td_tensor_is_dense(&view)) {
+        fill(&view, s->init);
+        return;
+    }
+    /* dimensions before the batch: one dense block for each of their indices */
+    int64_t blocks = 1;
+    for (int i = 0; i < s->batch_axis; i++) blocks *= view.shape.dims[i];
+    td_tensor block = view;
+    block.shape.rank -= s->batch_axis;
+    for (int i = 0; i < block.shape.rank; i++) {
+        block.shape.dims[i] = view.shape.dims[i + s->batch_axis];
+        block.strides[i] = view.strides[i + s->batch_axis];
+    }
+    size_t step = (size_t)view.strides[s->batch_axis] * state->n_rows * (size_t)td_dtype_bits(view.dtype) / 8;
+    for (int64_t i = 0; i < blocks; i++) {
+        fill(&block, s->init);
+        block.data = (char *)block.data + step;
+    }
+}
+
+treadle_status td_state_set_recurrent(td_state *state, size_t k, size_t row, const td_tensor *value,
+                                      treadle_error *err) {
+    char text[128], wanted[128];
+    td_value from = {.kind = TD_VALUE_TENSOR, .tensor = *value}, copy;
+    if (!start_row(state, k, row, value))
+        return td_fail(err, TREADLE_RUN, "expected a start of recurrent state of shape %s, the graph gave %s",
+                       td_shape_text(&state->plan->states[k].shape, wanted), td_shape_text(&value->shape, text));
+    if (!td_value_copy(&copy, &from)) return td_fail_memory(err, "state", 0);
+    td_state_set_cross(state, k, row, &copy);
+    return TREADLE_OK;
 }
 
 void td_state_truncate(td_state *state, size_t row, int64_t length) {
     state->rows[row].length = length;
     if (length) return;
     state->rows[row].start = 0;
-    for (size_t k = 0; k < state->plan->n_states; k++) {
-        td_tensor view;
-        if (grows(&state->plan->states[k])) continue;
-        row_view(state, k, state->buffers[k]->data, row, 1, &view);
-        zero_tensor(&view);
-    }
+    for (size_t k = 0; k < state->plan->n_states; k++)
+        if (is_fixed(&state->plan->states[k])) reset_row(state, k, row);
+}
+
+void td_state_set_cross(td_state *state, size_t k, size_t row, td_value *value) {
+    td_value *slot = &state->cross[k * state->n_rows + row];
+    td_value_release(slot);
+    *slot = *value;
+    *value = (td_value){0};
+}
+
+bool td_state_has_cross(const td_state *state, size_t k, size_t row) {
+    return state->cross[k * state->n_rows + row].kind == TD_VALUE_TENSOR;
 }
 
 /* Moves the columns of one row to another start. */
@@ -199,9 +268,27 @@ void td_state_align(td_state *state, const int64_t *lengths) {
         if (state->rows[r].start != end - lengths[r]) move_row(state, r, end - lengths[r]);
 }
 
+/* A cross cache is a run of one row's: what fills it has that row's own length. */
+static void cross_view(const td_state *state, size_t k, size_t row, td_tensor *out) {
+    const td_state_tensor *s = &state->plan->states[k];
+    const td_value *value = &state->cross[k * state->n_rows + row];
+    if (value->kind == TD_VALUE_TENSOR) {
+        *out = value->tensor;
+        return;
+    }
+    td_shape shape = s->shape;
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dims[i] < 0) shape.dims[i] = i == s->batch_axis ? 1 : 0;
+    td_tensor_view(out, s->dtype, &shape, state->rows); /* no elements: any address will do */
+}
+
 void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, int64_t length,
                    td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
+    if (s->kind == TD_STATE_CROSS) {
+        cross_view(state, k, first_row, out);
+        return;
+    }
     row_view(state, k, state->tensors[k].data, first_row, n_rows, out);
     if (!grows(s)) return;
     size_t offset = (size_t)start * (size_t)out->strides[s->seq_axis];
@@ -210,14 +297,22 @@ void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_r
 }
 
 void td_state_present(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, td_tensor *out) {
-    if (grows(&state->plan->states[k])) td_state_past(state, k, first_row, n_rows, start, state->capacity - start, out);
-    else row_view(state, k, state->nexts[k]->data, first_row, n_rows, out);
+    const td_state_tensor *s = &state->plan->states[k];
+    if (grows(s)) td_state_past(state, k, first_row, n_rows, start, state->capacity - start, out);
+    else row_view(state, k, s->in_place ? state->buffers[k]->data : state->nexts[k]->data, first_row, n_rows, out);
 }
 
-void td_state_commit(td_state *state, size_t first_row, size_t n_rows) {
+void td_state_commit(td_state *state, size_t first_row, size_t n_rows, const bool *written) {
     for (size_t k = 0; k < state->plan->n_states; k++) {
         td_tensor from, to;
-        if (grows(&state->plan->states[k])) continue;
+        if (!written[k] || !state->nexts[k]) continue;
+        if (n_rows == state->n_rows) { /* all of it: the buffers change places */
+            td_buffer *buffer = state->buffers[k];
+            state->buffers[k] = state->nexts[k];
+            state->nexts[k] = buffer;
+            state->tensors[k].data = state->buffers[k]->data;
+            continue;
+        }
         row_view(state, k, state->nexts[k]->data, first_row, n_rows, &from);
         row_view(state, k, state->buffers[k]->data, first_row, n_rows, &to);
         td_tensor_copy(&to, &from);
@@ -226,7 +321,13 @@ void td_state_commit(td_state *state, size_t first_row, size_t n_rows) {
 
 int64_t td_state_bytes(const td_state *state) {
     int64_t total = 0;
-    for (size_t k = 0; k < state->plan->n_states; k++)
-        total += (int64_t)(state->buffers[k]->bytes + (state->nexts[k] ? state->nexts[k]->bytes : 0));
+    for (size_t k = 0; k < state->plan->n_states; k++) {
+        if (state->buffers[k]) total += (int64_t)state->buffers[k]->bytes;
+        if (state->nexts[k]) total += (int64_t)state->nexts[k]->bytes;
+        for (size_t r = 0; r < state->n_rows; r++) {
+            const td_value *value = &state->cross[k * state->n_rows + r];
+            if (value->kind == TD_VALUE_TENSOR && value->tensor.buffer) total += (int64_t)value->tensor.buffer->bytes;
+        }
+    }
     return total;
 }

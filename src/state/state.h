@@ -1,8 +1,10 @@
-/* state/state.h - the memory of a generation: caches that grow in place, recurrent state.
+/* state/state.h - the memory of a generation: caches that grow in place, static and cross caches, recurrent state.
  *
- * One td_state serves all rows of a generator. A cache tensor is allocated once with room for `capacity` columns along its growing
+ * One td_state serves all rows of a generator. A growing cache is allocated once with room for `capacity` columns along its growing
  * dimension; the past that a graph sees is a view of the first columns, and its present is bound to the same memory, so a
- * step copies nothing. Row r owns columns [start, start + length). Rows that run together under a mask end at the same
+ * step copies nothing. A static cache has its fixed columns from the start and is bound likewise where the graph writes in place.
+ * A recurrent tensor has two buffers that change places. A cross cache is a value per row that a step gives once.
+ * Row r owns columns [start, start + length). Rows that run together under a mask end at the same
  * column; aligning moves a row's columns once, when lengths change, never in a step.
  * Invariant: start + length <= capacity for every row. Owns the buffers. One thread at a time. */
 #ifndef TD_STATE_STATE_H
@@ -18,9 +20,10 @@ typedef struct td_state {
     const td_plan *plan;
     size_t n_rows;
     int64_t capacity;    /* columns of every growing tensor */
-    td_buffer **buffers; /* [n_states] */
-    td_buffer **nexts;   /* [n_states]: what a recurrent tensor becomes in the step under way; NULL for caches */
-    td_tensor *tensors;  /* [n_states]: all rows, all columns */
+    td_buffer **buffers; /* [n_states]; NULL for cross caches */
+    td_buffer **nexts; /* [n_states]: what a tensor becomes in the step under way; NULL where that is the same memory */
+    td_tensor *tensors; /* [n_states]: all rows, all columns */
+    td_value *cross;    /* [n_states, n_rows]: cross caches, and what recurrent tensors start from; NONE: not given */
     td_state_row *rows;
 } td_state;
 
@@ -38,14 +41,29 @@ bool td_state_can_truncate(const td_plan *plan); /* to any length */
  * There must be room (td_state_reserve of the largest length). */
 void td_state_align(td_state *state, const int64_t *lengths);
 
+/* Fills the cross cache of a row; takes over what the value owns. */
+void td_state_set_cross(td_state *state, size_t tensor, size_t row, td_value *value);
+bool td_state_has_cross(const td_state *state, size_t tensor, size_t row);
+
+/* Gives the recurrent tensor of a row another value of the same type and shape, now and whenever the row is cut to 0. */
+treadle_status td_state_set_recurrent(td_state *state, size_t tensor, size_t row, const td_tensor *value,
+                                      treadle_error *err);
+
+/* Row r becomes what row from[r] was, for all rows at once (beams, copies of a prompt). */
+treadle_status td_state_gather(td_state *state, const size_t *from, treadle_error *err);
+/* A state of its own with the same rows and contents. */
+treadle_status td_state_clone(const td_state *state, td_state **out, treadle_error *err);
+
 /* Views for a run of n_rows rows from first_row on. past: `length` columns from column `start`; present: all room from `start`
- * on, same memory (a recurrent tensor: other memory, until td_state_commit). */
+ * on, same memory (a tensor that is not written in place: other memory, until td_state_commit). A cross cache that is not filled
+ * has no columns; it has no present. */
 void td_state_past(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, int64_t length,
                    td_tensor *out);
 void td_state_present(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start,
                       td_tensor *out);
-/* After a run: recurrent tensors of these rows take their new values. */
-void td_state_commit(td_state *state, size_t first_row, size_t n_rows);
+/* After a run of these rows: tensors that are not written in place take their new values; `written` [n_states] says which of them the
+ * run gave. */
+void td_state_commit(td_state *state, size_t first_row, size_t n_rows, const bool *written);
 
 int64_t td_state_bytes(const td_state *state);
 

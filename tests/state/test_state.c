@@ -139,7 +139,8 @@ TEST(recurrent_rows_change_only_when_committed) {
     CHECK_NEAR(((float *)now.data)[3], 0, 0);
     for (int i = 0; i < 10; i++) ((float *)next.data)[i] = 7;
     CHECK_NEAR(((float *)now.data)[3], 0, 0);
-    td_state_commit(s, 1, 1);
+    const bool written[] = {true, true, true};
+    td_state_commit(s, 1, 1, written);
     CHECK_NEAR(((float *)now.data)[9], 7, 0);
     td_state_truncate(s, 1, 0);
     CHECK_NEAR(((float *)now.data)[9], 0, 0);

@@ -1,0 +1,158 @@
+/* exec/bind.c - what goes into a session and what becomes of what comes out: role buffers, views of the state, wires, request
+ * tensors, zero rows; after a run, the values that outlive it. */
+#include "base/alloc.h"
+#include "exec/exec.h"
+
+/* --- zero rows */
+
+/* Elements of an input when every free dimension counts none; the largest over all inputs is what `nothing` holds. */
+static bool zero_shape(const td_light_port *port, td_shape *shape, size_t *bytes) {
+    int64_t count;
+    *shape = port->shape;
+    if (shape->rank < 0) *shape = (td_shape){.rank = 1};
+    for (int i = 0; i < shape->rank; i++) shape->dims[i] = TD_MAX(shape->dims[i], (int64_t)0);
+    return td_shape_count(shape, &count) && td_dtype_bytes(port->dtype, count, bytes);
+}
+
+bool td_exec_alloc_nothing(td_exec *e) {
+    size_t most = 64, bytes;
+    td_shape shape;
+    for (size_t i = 0; i < e->plan->n_sessions; i++) {
+        const td_plan_session *s = &e->plan->sessions[i];
+        for (size_t k = 0; k < s->signature->n_inputs; k++) {
+            if (s->feeds[k].kind == TD_FEED_ROLE || s->feeds[k].kind == TD_FEED_STATE) continue;
+            if (!zero_shape(&s->signature->inputs[k], &shape, &bytes)) return false;
+            most = TD_MAX(most, bytes);
+        }
+    }
+    e->nothing = td_alloc_zero(1, most);
+    return e->nothing != NULL;
+}
+
+void td_exec_zero_rows(const td_exec *e, const td_light_port *port, td_value *value) {
+    td_shape shape;
+    size_t bytes;
+    zero_shape(port, &shape, &bytes);
+    value->kind = TD_VALUE_TENSOR;
+    td_tensor_view(&value->tensor, port->dtype, &shape, e->nothing);
+}
+
+/* --- wires */
+
+const td_value *td_exec_output(const td_exec *e, int32_t session, int32_t output) {
+    const td_value *value = e->is_joined[session] ? &e->joined[session][output] : &e->outputs[session][output];
+    return e->ran[session] == e->run_number && value->kind != TD_VALUE_NONE ? value : NULL;
+}
+
+static td_value *kept_slot(const td_exec *e, size_t row, int32_t wire) {
+    return &e->kept[row * e->plan->n_wires + (size_t)wire];
+}
+
+const td_value *td_exec_wire_value(const td_exec *e, const td_exec_run *run, int32_t wire) {
+    const td_value *fallback = NULL;
+    for (int32_t w = wire; w >= 0; w = e->plan->wires[w].next) {
+        const td_plan_wire *p = &e->plan->wires[w];
+        const td_value *kept = p->once || p->hold ? kept_slot(e, run->first_row, w) : NULL;
+        if (kept && kept->kind == TD_VALUE_NONE) kept = NULL;
+        const td_value *now = td_exec_output(e, p->from_session, p->from_output);
+        if (now && (!p->hold || run->prompt || !kept)) return now;
+        if (kept) fallback = kept;
+    }
+    return fallback;
+}
+
+/* --- before a run */
+
+static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t session, size_t i, treadle_error *err) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    const td_light_port *port = &s->signature->inputs[i];
+    td_value *value = &e->inputs[session][i];
+    td_feed feed = s->feeds[i];
+    const td_value *found = NULL;
+    *value = (td_value){0};
+    switch (feed.kind) {
+    case TD_FEED_ROLE: td_exec_fill_role(e, run, session, i, value); return TREADLE_OK;
+    case TD_FEED_STATE:
+        value->kind = TD_VALUE_TENSOR;
+        td_state_past(e->state, (size_t)feed.index, run->first_row, run->n_rows, run->start, run->past, &value->tensor);
+        return TREADLE_OK;
+    case TD_FEED_WIRE: found = td_exec_wire_value(e, run, feed.index); break;
+    case TD_FEED_REQUEST:
+        if (run->rows[run->first_row].requests) found = &run->rows[run->first_row].requests[feed.index];
+        if (found && found->kind == TD_VALUE_NONE) found = NULL;
+        if (!found && !port->optional)
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a tensor \"%.*s\" with this request, found none",
+                           TD_STR_ARGS(port->name));
+        break;
+    case TD_FEED_NONE: break;
+    }
+    if (found) *value = *found;
+    else if (!port->optional) td_exec_zero_rows(e, port, value);
+    return TREADLE_OK;
+}
+
+treadle_status td_exec_bind(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    for (size_t i = 0; i < s->signature->n_inputs; i++) TD_TRY(bind_input(e, run, session, i, err));
+    for (size_t o = 0; o < s->signature->n_outputs; o++) {
+        td_value *value = &e->outputs[session][o];
+        int32_t k = s->out_state[o];
+        *value = (td_value){0};
+        if (k < 0 || e->plan->states[k].kind == TD_STATE_CROSS) continue;
+        value->kind = TD_VALUE_TENSOR;
+        td_state_present(e->state, (size_t)k, run->first_row, run->n_rows, run->start, &value->tensor);
+    }
+    if (s->logits >= 0) e->skip[session][s->logits] = !run->wants_logits && !e->keep_all && !e->keep_outputs;
+    return TREADLE_OK;
+}
+
+/* --- after a run */
+
+/* A value with a buffer of its own is held; one in the context's memory is copied. */
+static treadle_status copy_into(td_value *slot, const td_value *value, treadle_error *err) {
+    td_value copy = *value;
+    if (value->kind == TD_VALUE_TENSOR && value->tensor.buffer) td_buffer_retain(value->tensor.buffer);
+    else if (!td_value_copy(&copy, value)) return td_fail_memory(err, "a value that is kept", 0);
+    td_value_release(slot);
+    *slot = copy;
+    return TREADLE_OK;
+}
+
+/* A cross cache that its own session gives is filled by the first run and frozen. */
+static treadle_status fill_cross(td_exec *e, const td_exec_run *run, size_t k, int32_t session, treadle_error *err) {
+    const td_state_tensor *s = &e->plan->states[k];
+    if (s->session == session && td_state_has_cross(e->state, k, run->first_row)) return TREADLE_OK;
+    const td_value *value = td_exec_output(e, session, s->from_output);
+    td_value copy = {0};
+    if (!value) return TREADLE_OK;
+    TD_TRY(copy_into(&copy, value, err));
+    td_state_set_cross(e->state, k, run->first_row, &copy);
+    return TREADLE_OK;
+}
+
+/* Recurrent state that begins a request as what a once step gave. */
+static treadle_status start_recurrent(td_exec *e, const td_exec_run *run, size_t k, int32_t session,
+                                      treadle_error *err) {
+    const td_value *value = td_exec_output(e, session, e->plan->states[k].from_output);
+    if (!value || value->kind != TD_VALUE_TENSOR) return TREADLE_OK;
+    return td_state_set_recurrent(e->state, k, run->first_row, &value->tensor, err);
+}
+
+treadle_status td_exec_keep(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
+    const td_plan *plan = e->plan;
+    const td_plan_session *s = &plan->sessions[session];
+    for (size_t o = 0; o < s->signature->n_outputs; o++)
+        if (s->out_state[o] >= 0) e->written[s->out_state[o]] = true;
+    for (size_t w = 0; w < plan->n_wires; w++) {
+        const td_plan_wire *wire = &plan->wires[w];
+        if (wire->from_session != session || !(wire->once || (wire->hold && run->prompt))) continue;
+        const td_value *value = td_exec_output(e, session, wire->from_output);
+        if (value) TD_TRY(copy_into(kept_slot(e, run->first_row, (int32_t)w), value, err));
+    }
+    for (size_t k = 0; k < plan->n_states; k++) {
+        if (plan->states[k].from_session != session) continue;
+        if (plan->states[k].kind == TD_STATE_CROSS) TD_TRY(fill_cross(e, run, k, session, err));
+        else TD_TRY(start_recurrent(e, run, k, session, err));
+    }
+    return TREADLE_OK;
+}

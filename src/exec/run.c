@@ -1,0 +1,118 @@
+/* exec/run.c - one run of the plan's steps: which of them take part, in order, and what they leave behind. */
+#include "exec/exec.h"
+
+treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
+    treadle_status status = e->runtime->engines[session]->run(e->ctx[session], e->inputs[session], e->outputs[session],
+                                                              e->skip[session], err);
+    e->ran[session] = e->run_number;
+    e->is_joined[session] = false;
+    if (status == TREADLE_OK) {
+        e->runs[session]++;
+        return TREADLE_OK;
+    }
+    e->picked_n[session] = -2; /* unknown: picked afresh */
+    td_exec_roles_forget(e);
+    td_error_context(err, "session \"%.*s\"", TD_STR_ARGS(e->plan->sessions[session].name));
+    return status;
+}
+
+/* How many of the tensors that a session takes from the request are there, and how many it cannot do without. */
+static void count_requests(const td_exec *e, const td_exec_run *run, int32_t session, bool fresh, size_t *n_needed,
+                           size_t *n_given) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    const td_exec_row *row = &run->rows[run->first_row];
+    *n_needed = *n_given = 0;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        if (s->feeds[i].kind != TD_FEED_REQUEST) continue;
+        bool given =
+            row->requests && (!fresh || row->fresh_requests) && row->requests[s->feeds[i].index].kind != TD_VALUE_NONE;
+        *n_needed += !s->signature->inputs[i].optional;
+        *n_given += given;
+    }
+}
+
+static bool any_source_ran(const td_exec *e, int32_t session, bool *has_wires) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    *has_wires = false;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        if (s->feeds[i].kind != TD_FEED_WIRE) continue;
+        *has_wires = true;
+        for (int32_t w = s->feeds[i].index; w >= 0; w = e->plan->wires[w].next)
+            if (e->ran[e->plan->wires[w].from_session] == e->run_number) return true;
+    }
+    return false;
+}
+
+/* A prompt step of a modality that this prompt does not have is left out; so is one whose sources were. */
+static bool lacks_modality(const td_exec *e, const td_exec_run *run, const td_plan_step *step) {
+    size_t needed, given;
+    bool has_wires;
+    if (step->when != TD_WHEN_PROMPT || e->plan->sessions[step->session].takes_tokens) return false;
+    count_requests(e, run, step->session, true, &needed, &given);
+    if (given) return false;
+    bool ran = any_source_ran(e, step->session, &has_wires);
+    return needed > 0 || (has_wires && !ran);
+}
+
+static bool takes_part(const td_exec *e, const td_exec_run *run, const td_plan_step *step) {
+    switch (step->when) {
+    case TD_WHEN_ONCE:
+        if (e->lines[run->first_row].once_done) return false;
+        break;
+    case TD_WHEN_PROMPT:
+        if (!run->prompt) return false;
+        break;
+    case TD_WHEN_DECODE:
+        if (run->prompt) return false;
+        break;
+    case TD_WHEN_ALWAYS: break;
+    }
+    if (step->only_logits && !run->wants_logits && !e->keep_all && !e->keep_outputs) return false;
+    return !lacks_modality(e, run, step);
+}
+
+static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan_step *step, treadle_error *err) {
+    td_exec_run own = *run;
+    int32_t session = step->session;
+    if (e->plan->sessions[session].takes_source) {
+        own.source = true;
+        own.n = run->rows[run->first_row].n_source;
+        own.start = own.past = own.pad_before = own.pad_after = 0;
+        own.total = own.n;
+    }
+    if (step->loop == TD_LOOP_PER_IMAGE) {
+        TD_TRY(td_exec_run_images(e, &own, step, err));
+    } else {
+        treadle_status status = td_exec_bind(e, &own, session, err);
+        if (status != TREADLE_OK) {
+            td_error_context(err, "session \"%.*s\"", TD_STR_ARGS(e->plan->sessions[session].name));
+            return status;
+        }
+        if (e->plan->sessions[session].logits >= 0) TD_TRY(td_exec_pick(e, &own, session, err));
+        TD_TRY(td_exec_call(e, session, err));
+    }
+    return td_exec_keep(e, &own, session, err);
+}
+
+treadle_status td_exec_run_steps(td_exec *e, const td_exec_run *run, td_exec_row *rows, treadle_error *err) {
+    int32_t logits = -1;
+    e->run_number++;
+    memset(e->written, 0, e->plan->n_states * sizeof *e->written);
+    for (size_t k = 0; k < e->plan->n_steps; k++) {
+        const td_plan_step *step = &e->plan->steps[k];
+        if (!takes_part(e, run, step)) continue;
+        TD_TRY(run_step(e, run, step, err));
+        if (e->plan->sessions[step->session].logits >= 0) logits = step->session;
+    }
+    if ((run->wants_logits || e->keep_all) && logits >= 0) TD_TRY(td_exec_take_logits(e, run, logits, rows, err));
+    if (run->wants_logits && logits < 0)
+        return td_fail(err, TREADLE_RUN, "no step that runs %s gives logits",
+                       run->prompt ? "with a prompt" : "while decoding");
+    td_state_commit(e->state, run->first_row, run->n_rows, e->written);
+    for (size_t r = run->first_row; r < run->first_row + run->n_rows; r++) {
+        if (run->batched && !rows[r].live) continue;
+        e->state->rows[r].length += run->n;
+        e->lines[r].once_done = true;
+    }
+    return TREADLE_OK;
+}
