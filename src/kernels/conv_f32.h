@@ -28,14 +28,21 @@ typedef struct td_conv_source {
 /* How far behind the start of a span's first window kernels may read, whatever its count. */
 #define TD_CONV_REACH(stride) ((stride) == 2 ? 2 * TD_CONV_COLUMNS : TD_CONV_COLUMNS)
 
+/* Rows of a depthwise convolution: output i of row j is bias + the sum over t of w[t] * x[j * x_step + i * stride + taps[t]].
+ * Nothing else is read. */
+typedef struct td_conv_rows {
+    const int64_t *taps; /* [n_taps] */
+    int64_t n_taps;
+    int64_t n, stride;      /* of a row */
+    int64_t n_rows, x_step; /* outputs of rows lie n apart */
+} td_conv_rows;
+
 typedef struct td_conv_f32_kernels {
     const char *name;
     /* Rows k0..k0+kc of a panel, row c * n_taps + t being tap t of channel c: out[k - k0][first + i] of each span. They
      * are in order and fill columns from 0. Reads up to TD_CONV_REACH from each span's first window. */
     void (*fill)(const td_conv_source *s, const td_conv_span *spans, int n_spans, int64_t k0, int64_t kc, float *out);
-    /* y[i] = bias + the sum over t of w[t] * x[taps[t] + i * stride], i < n; reads nothing else. */
-    void (*taps)(const float *x, const int64_t *taps, const float *w, int64_t n_taps, float bias, int64_t n,
-                 int64_t stride, float *y);
+    void (*taps)(const td_conv_rows *rows, const float *x, const float *w, float bias, float *y);
 } td_conv_f32_kernels;
 
 #define TD_KERNEL(isa, needs) extern const td_conv_f32_kernels td_conv_f32_##isa;

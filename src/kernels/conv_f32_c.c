@@ -13,13 +13,13 @@ static void fill(const td_conv_source *s, const td_conv_span *spans, int n_spans
     }
 }
 
-static void taps(const float *x, const int64_t *at, const float *w, int64_t n_taps, float bias, int64_t n,
-                 int64_t stride, float *y) {
-    for (int64_t i = 0; i < n; i++) {
-        float sum = 0;
-        for (int64_t t = 0; t < n_taps; t++) sum += w[t] * x[at[t] + i * stride];
-        y[i] = sum + bias;
-    }
+static void taps(const td_conv_rows *r, const float *x, const float *w, float bias, float *y) {
+    for (int64_t j = 0; j < r->n_rows; j++, x += r->x_step, y += r->n)
+        for (int64_t i = 0; i < r->n; i++) {
+            float sum = 0;
+            for (int64_t t = 0; t < r->n_taps; t++) sum += w[t] * x[r->taps[t] + i * r->stride];
+            y[i] = sum + bias;
+        }
 }
 
 const td_conv_f32_kernels td_conv_f32_c = {.name = "c", .fill = fill, .taps = taps};

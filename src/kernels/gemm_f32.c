@@ -35,8 +35,12 @@ bool td_gemm_f32_pack_bytes(td_dtype dtype, int64_t k, int64_t n, size_t *out) {
     static void name(const td_gemm_b *b, int64_t k0, int64_t kc, int64_t n0, int64_t count, T *out) {                  \
         const T *data = b->data;                                                                                       \
         if (b->form == TD_GEMM_NORMAL) {                                                                               \
-            for (int64_t i = 0; i < kc; i++)                                                                           \
-                memcpy(out + i * P, data + (k0 + i) * b->ld + n0, (size_t)count * sizeof(T));                          \
+            for (int64_t i = 0; i < kc; i++) {                                                                         \
+                const T *row = data + (k0 + i) * b->ld + n0;                                                           \
+                TD_PREFETCH(row + 2 * P);                                                                              \
+                if (count == P) memcpy(out + i * P, row, P * sizeof(T));                                               \
+                else memcpy(out + i * P, row, (size_t)count * sizeof(T));                                              \
+            }                                                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
         for (int64_t block = 0; block < kc; block += 64) {                                                             \

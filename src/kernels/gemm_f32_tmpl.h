@@ -17,7 +17,7 @@ enum {
     P = TD_GEMM_PANEL,
     K_BLOCK = 256,
     A_STEP = K_BLOCK + P, /* between copied rows of A: no power of two, so that rows lie in different sets of a cache */
-    M_BLOCK = 240,        /* rows of A that are copied at once; a multiple of ROWS */
+    M_BLOCK = 528,        /* rows of A that are copied at once; a multiple of ROWS */
     FEW = 36,             /* up to so many rows A is not copied */
     WIDEST = 4,           /* columns of 16 in any tile */
     AHEAD = 64,           /* steps of k that B is fetched ahead */

@@ -42,6 +42,14 @@ TD_INLINE __m256 load_even_8(const float *p) /* p[0], p[2], ... p[14]; reads no 
     return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(mixed), 0xd8));
 }
 TD_INLINE vf vf_load_even(const float *p) { return VF2(load_even_8(p), load_even_8(p + 16)); }
+TD_INLINE __m256 load_even_8_n(const float *p, int n) /* n: -8 to 8 */
+{
+    if (n >= 8) return load_even_8(p);
+    if (n <= 0) return _mm256_setzero_ps();
+    __m256 low = _mm256_maskload_ps(p, first_of_8(2 * n - 1)), high = _mm256_maskload_ps(p + 7, first_of_8(2 * n - 8));
+    return _mm256_castpd_ps(_mm256_permute4x64_pd(_mm256_castps_pd(_mm256_shuffle_ps(low, high, 0xd8)), 0xd8));
+}
+TD_INLINE vf vf_load_even_n(const float *p, int n) { return VF2(load_even_8_n(p, n), load_even_8_n(p + 16, n - 8)); }
 TD_INLINE __m128i half_bits(const uint16_t *p) { return _mm_loadu_si128((const __m128i *)(const void *)p); }
 TD_INLINE vf vf_load_f16(const uint16_t *p) {
     return VF2(_mm256_cvtph_ps(half_bits(p)), _mm256_cvtph_ps(half_bits(p + 8)));

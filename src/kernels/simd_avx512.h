@@ -23,6 +23,13 @@ TD_INLINE vf vf_load_even(const float *p) {
     const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
     return _mm512_permutex2var_ps(_mm512_loadu_ps(p), even, _mm512_loadu_ps(p + 15));
 }
+TD_INLINE vf vf_load_even_n(const float *p, int n) /* the first n of these; reads no further */
+{
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 17, 19, 21, 23, 25, 27, 29, 31);
+    int reach = 2 * n - 1;
+    vf low = _mm512_maskz_loadu_ps(first_lanes(reach > 16 ? 16 : reach), p);
+    return _mm512_permutex2var_ps(low, even, reach > 16 ? vf_load_n(p + 15, reach - 15) : low);
+}
 TD_INLINE vf vf_load_f16(const uint16_t *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }

@@ -46,18 +46,19 @@ TEST(panels) {
 }
 
 /* Inputs are of the exact size, so that a sanitizer sees what is read beyond. */
-static void check_taps(const td_conv_f32_kernels *kernels, int64_t n, int64_t stride, int64_t n_taps, uint64_t *seed) {
-    int64_t size = taps[n_taps - 1] + (n - 1) * stride + 1;
+static void check_taps(const td_conv_f32_kernels *kernels, const td_conv_rows *r, uint64_t *seed) {
+    int64_t size = taps[r->n_taps - 1] + (r->n - 1) * r->stride + 1 + (r->n_rows - 1) * r->x_step, n = r->n * r->n_rows;
     float *x = td_alloc_array((size_t)size, sizeof *x), w[TAPS];
     td_guarded got = td_guarded_new((size_t)n * 4, 4), want = td_guarded_new((size_t)n * 4, 4);
-    char what[96];
+    char what[128];
     REQUIRE(x != NULL);
     td_fill_f32(x, size, TD_FILL_NORMAL, seed);
     td_fill_f32(w, TAPS, TD_FILL_NORMAL, seed);
-    kernels->taps(x, taps, w, n_taps, 0.5f, n, stride, got.data);
-    td_conv_f32_c.taps(x, taps, w, n_taps, 0.5f, n, stride, want.data);
+    kernels->taps(r, x, w, 0.5f, got.data);
+    td_conv_f32_c.taps(r, x, w, 0.5f, want.data);
     CHECK(td_guarded_intact(&got));
-    snprintf(what, sizeof what, "%s taps, n %d, stride %d, %d taps", kernels->name, (int)n, (int)stride, (int)n_taps);
+    snprintf(what, sizeof what, "%s taps, %d rows of %d, stride %d, %d taps", kernels->name, (int)r->n_rows, (int)r->n,
+             (int)r->stride, (int)r->n_taps);
     td_near_f32(what, got.data, want.data, n, &(float){2e-5f}, 0);
     td_guarded_free(&got);
     td_guarded_free(&want);
@@ -65,11 +66,43 @@ static void check_taps(const td_conv_f32_kernels *kernels, int64_t n, int64_t st
 }
 
 TEST(depthwise_rows) {
-    static const int64_t lengths[] = {1, 2, 15, 16, 17, 31, 63, 64, 65, 200};
+    static const int64_t lengths[] = {1, 2, 7, 8, 9, 14, 15, 16, 17, 31, 63, 64, 65, 200};
     uint64_t seed = 2;
     for (td_variant v = td_variant_first(td_conv_f32_variants, td_conv_f32_n_variants); v.name; v = td_variant_next(v))
         for (int64_t stride = 1; stride <= 3; stride++)
             for (size_t l = 0; l < TD_COUNT(lengths); l++)
                 for (int64_t n_taps = 1; n_taps <= TAPS; n_taps++)
-                    check_taps(v.table, lengths[l], stride, n_taps, &seed);
+                    for (int64_t rows = 1; rows <= 6; rows += rows == 1 ? 3 : 2)
+                        check_taps(v.table, &(td_conv_rows){taps, n_taps, lengths[l], stride, rows, 37}, &seed);
+}
+
+/* --- timing */
+
+typedef struct timed {
+    const td_conv_f32_kernels *kernels;
+    const td_conv_rows *rows;
+    const float *x, *w;
+    float *y;
+} timed;
+
+static void run_timed(void *arg) {
+    const timed *t = arg;
+    for (int i = 0; i < 100; i++) t->kernels->taps(t->rows, t->x, t->w, 0, t->y);
+}
+
+TEST(time) {
+    static const int64_t widths[] = {7, 14, 28, 56, 512};
+    if (!td_time_wanted()) SKIP("TREADLE_TIME is not set");
+    float *x = td_alloc_zero(1 << 20, sizeof *x), *y = td_alloc_zero(1 << 20, sizeof *x), w[TAPS] = {1, 2, 3, 4, 5, 6};
+    for (td_variant v = td_variant_first(td_conv_f32_variants, td_conv_f32_n_variants); v.name; v = td_variant_next(v))
+        for (int64_t stride = 1; stride <= 2; stride++)
+            for (size_t i = 0; i < TD_COUNT(widths); i++) {
+                td_conv_rows rows = {taps, TAPS, widths[i], stride, widths[i], 2 * widths[i] + 4};
+                timed t = {v.table, &rows, x, w, y};
+                double ns = td_time_median(run_timed, &t, 15) / 100;
+                printf("%-7s depthwise, 6 taps, stride %d, %3d x %3d: %8.1f us, %5.1f GF/s\n", v.name, (int)stride,
+                       (int)rows.n_rows, (int)rows.n, ns / 1e3, 2.0 * TAPS * (double)(rows.n * rows.n_rows) / ns);
+            }
+    td_free(x);
+    td_free(y);
 }

@@ -253,12 +253,14 @@ static void row_edge(const source *s, const float *x, const float *w, float bias
 
 static void row_checked(const depthwise *d, const float *x, const float *w, float bias, float *y) {
     const source *s = &d->s;
+    td_conv_rows inner = {s->s.taps, s->s.n_taps, 0, s->s.stride, 1, 0};
     int64_t out = d->job->windows.out[0], stride = s->s.stride, room = s->s.plane - s->furthest - s->start;
     int64_t lo = TD_MIN((-s->start + stride - 1) / stride, out);
     int64_t hi = TD_MAX(lo, TD_MIN(room > 0 ? (room - 1) / stride + 1 : 0, out));
 
     row_edge(s, x, w, bias, 0, lo, y);
-    if (hi > lo) d->kernels->taps(x + s->start + lo * stride, s->s.taps, w, s->s.n_taps, bias, hi - lo, stride, y + lo);
+    inner.n = hi - lo;
+    if (hi > lo) d->kernels->taps(&inner, x + s->start + lo * stride, w, bias, y + lo);
     row_edge(s, x, w, bias, hi, out, y);
 }
 
@@ -267,8 +269,13 @@ static void depthwise_planes(void *arg, int64_t begin, int64_t end, int thread) 
     const td_conv_job *job = d->job;
     const td_windows *w = &job->windows;
     int64_t in = td_window_count(w->in, w->n), out = td_window_count(w->out, w->n), each = job->outputs / job->channels;
-    int64_t row = w->out[w->n - 1];
+    int last = w->n - 1;
+    td_conv_rows rows = {d->s.s.taps, d->s.s.n_taps, w->out[last], d->s.s.stride, 1, 0};
 
+    if (last > 0) {
+        rows.n_rows = w->out[last - 1];
+        rows.x_step = d->s.steps[last - 1];
+    }
     for (int64_t i = begin; i < end; i++) {
         int64_t output = i % job->outputs, at[TD_WINDOW_DIMS] = {0}, offset = 0;
         const float *x = job->x + (i / job->outputs * job->channels + output / each) * in;
@@ -283,9 +290,9 @@ static void depthwise_planes(void *arg, int64_t begin, int64_t end, int thread) 
             if (i == begin || output % each == 0) pad_plane(w, d->s.dims, x, plane);
             x = plane;
         }
-        for (int64_t o = 0; o < out; o += row) {
-            d->kernels->taps(x + offset, d->s.s.taps, weights, d->s.s.n_taps, bias, row, d->s.s.stride, y + o);
-            for (int k = w->n - 2; k >= 0; k--) {
+        for (int64_t o = 0; o < out; o += rows.n * rows.n_rows) {
+            d->kernels->taps(&rows, x + offset, weights, bias, y + o);
+            for (int k = last - 2; k >= 0; k--) {
                 offset += d->s.steps[k];
                 if (++at[k] < w->out[k]) break;
                 offset -= w->out[k] * d->s.steps[k];
