@@ -1,6 +1,7 @@
 /* config/config.h - a model folder's config: bytes in, one expanded, immutable, printable tree out.
  *
- *   genai_config.json --parse--> tree --settings, check, preset--> + generation_config.json, tokenizer files --> td_config
+ *   genai_config.json --parse--> (version 1 --translate-->) tree --settings, check, preset--> + generation_config.json,
+ *   tokenizer files --> td_config
  *
  * Without a genai_config.json (or without a pipeline in it) the sessions are the .onnx files of the folder. The flow may stay
  * empty: the plan then finds it from the graphs. Every value of the tree knows its source (config/tree.h). All problems are
@@ -50,6 +51,8 @@ typedef struct td_config_step {
     size_t n_crop_dims;
     td_str cross_attention_from; /* the session whose outputs are the cross cache; empty: found from the graphs */
     td_modality if_present;
+    const td_str *release; /* sessions whose weights are dropped once this step has run, to save memory */
+    size_t n_release;
     const td_json *json, *run_json, *loop_over_json; /* places; the last may be NULL */
     bool from_preset;
 } td_config_step;
@@ -180,7 +183,9 @@ typedef struct td_config_generation {
     td_token_list suppress;            /* never chosen */
     td_token_list begin_suppress;      /* not chosen as the first new token */
     int32_t forced_first, forced_last; /* the first new token, and the one at max_length; -1: free */
+    int64_t reprefill_at;              /* a timeline that reaches this length is run again from its start; -1: never */
     /* transducers */
+    double blank_penalty;         /* taken off the blank's logit. Default: 0 */
     int64_t max_symbols_per_step; /* tokens per encoder frame; -1: not said */
     const int32_t *durations;     /* frames that each entry of the duration logits skips */
     size_t n_durations;
@@ -225,6 +230,9 @@ typedef struct td_config {
     const char *file; /* the config file; NULL: none */
     td_json *root;    /* the expanded tree, an object; never NULL */
     bool has_pipeline;
+    /* 2, 1, or 0 without a config. What a version 1 file says about a graph is a hint: names, wires, pairs and patterns that the
+     * graph does not have, and dtypes or kinds that differ, give a note where a version 2 file gives an error. */
+    int version;
 
     td_config_session *sessions;
     size_t n_sessions;
@@ -267,7 +275,8 @@ treadle_status td_config_parse(td_str text, const char *path, const char *dir, c
                                td_messages *messages, td_config **out, treadle_error *err);
 
 /* --- the stages, in order; each returns false when out of memory */
-bool td_config_apply_settings(td_config *c, const td_config_options *options, td_messages *messages);
+/* v1: only the settings that point into a version 1 file, which is then the tree; else only the others. */
+bool td_config_apply_settings(td_config *c, const td_config_options *options, bool v1, td_messages *messages);
 bool td_config_apply_preset(td_config *c, td_messages *messages);
 bool td_config_apply_generation_file(td_config *c, td_messages *messages);
 bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages);

@@ -5,6 +5,65 @@
 
 /* --- settings */
 
+/* The number that an array's key is; -1: none. */
+static int64_t index_of(td_str key) {
+    int64_t index = 0;
+    if (key.n == 0 || key.n > 9 || (key.n > 1 && key.p[0] == '0')) return -1;
+    for (size_t i = 0; i < key.n; i++) {
+        if (key.p[i] < '0' || key.p[i] > '9') return -1;
+        index = index * 10 + (key.p[i] - '0');
+    }
+    return index;
+}
+
+/* Replaces or appends an array's item. false: out of memory, or reported. */
+static bool put_item(td_json *array, td_str key, td_json *value, const treadle_setting *setting,
+                     td_messages *messages) {
+    int64_t index = index_of(key);
+    bool append = td_str_is(key, "-") || index == array->n;
+    if (!append && (index < 0 || index > array->n)) {
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, (td_place){.pointer = setting->pointer},
+                        "expected an index from 0 to %u, or -, in a setting, found \"%.*s\"", array->n,
+                        TD_STR_ARGS(key));
+        return true;
+    }
+    if (append) {
+        if (value->kind != TD_JSON_NULL) td_tree_push(array, value);
+        return true;
+    }
+    td_json **at = &array->first;
+    for (; index > 0; index--) at = &(*at)->next;
+    value->next = (*at)->next;
+    value->parent = array;
+    if (value->kind == TD_JSON_NULL) array->n--;
+    *at = value->kind == TD_JSON_NULL ? (*at)->next : value;
+    return true;
+}
+
+/* One key of a pointer without its escapes: ~1 is a slash, ~0 a tilde. */
+static td_str unescape(td_config *c, td_str key) {
+    char *out = td_arena_strndup(&c->arena, key.p, key.n);
+    size_t n = 0;
+    for (size_t i = 0; out && i < key.n; i++) {
+        bool escape = key.p[i] == '~' && i + 1 < key.n && (key.p[i + 1] == '0' || key.p[i + 1] == '1');
+        out[n++] = escape ? (key.p[i + 1] == '0' ? '~' : '/') : key.p[i];
+        i += escape;
+    }
+    return (td_str){out, n};
+}
+
+static td_json *step_into(td_config *c, td_json *at, td_str key, const td_source *source) {
+    if (at->kind == TD_JSON_OBJECT) {
+        td_json *next = td_json_get_str(at, key);
+        if (next) return next;
+        next = td_tree_new(&c->arena, TD_JSON_OBJECT, source);
+        return next && td_tree_put(&c->arena, at, key, next) ? next : NULL;
+    }
+    int64_t index = index_of(key);
+    td_json *item = index < 0 ? NULL : td_json_at(at, (size_t)index);
+    return item ? item : at; /* no such item: said by the caller */
+}
+
 static bool put_at_pointer(td_config *c, const treadle_setting *setting, const td_source *source, td_json *value,
                            td_messages *messages) {
     td_json *at = c->root;
@@ -19,28 +78,42 @@ static bool put_at_pointer(td_config *c, const treadle_setting *setting, const t
     for (;;) {
         rest = (td_str){rest.p + 1, rest.n - 1};
         const char *slash = memchr(rest.p, '/', rest.n);
-        td_str key = {rest.p, slash ? (size_t)(slash - rest.p) : rest.n};
-        td_json *next = at->kind == TD_JSON_OBJECT ? td_json_get_str(at, key) : NULL;
-        if (at->kind != TD_JSON_OBJECT) {
+        size_t n = slash ? (size_t)(slash - rest.p) : rest.n;
+        td_str key = unescape(c, (td_str){rest.p, n});
+        if (!key.p) return false;
+        if (at->kind != TD_JSON_OBJECT && at->kind != TD_JSON_ARRAY) {
             td_messages_add(messages, TREADLE_MESSAGE_ERROR, place,
-                            "expected an object above \"%.*s\" in a setting, found %s", TD_STR_ARGS(key),
+                            "expected an object or array above \"%.*s\" in a setting, found %s", TD_STR_ARGS(key),
                             td_json_kind_name(at->kind));
             return true;
         }
+        if (!slash && at->kind == TD_JSON_ARRAY) return put_item(at, key, value, setting, messages);
         if (!slash && value->kind == TD_JSON_NULL) td_tree_remove(at, key);
         if (!slash) return value->kind == TD_JSON_NULL || td_tree_put(&c->arena, at, key, value);
-        if (!next) {
-            next = td_tree_new(&c->arena, TD_JSON_OBJECT, source);
-            if (!next || !td_tree_put(&c->arena, at, key, next)) return false;
+        td_json *next = step_into(c, at, key, source);
+        if (!next) return false;
+        if (next == at) {
+            td_messages_add(messages, TREADLE_MESSAGE_ERROR, place,
+                            "expected an index below %u above the last key of a setting, found \"%.*s\"", at->n,
+                            TD_STR_ARGS(key));
+            return true;
         }
         at = next;
-        rest = (td_str){slash, rest.n - key.n};
+        rest = (td_str){slash, rest.n - n};
     }
 }
 
-bool td_config_apply_settings(td_config *c, const td_config_options *options, td_messages *messages) {
+static bool points_into_v1(const char *pointer) {
+    static const char *const tops[] = {"/model/", "/search/", "/engine/", "/speculative/"};
+    for (size_t i = 0; i < TD_COUNT(tops); i++)
+        if (strncmp(pointer, tops[i], strlen(tops[i])) == 0) return true;
+    return false;
+}
+
+bool td_config_apply_settings(td_config *c, const td_config_options *options, bool v1, td_messages *messages) {
     for (size_t i = 0; options && i < options->n_settings; i++) {
         const treadle_setting *setting = &options->settings[i];
+        if (c->version == 1 || v1 ? points_into_v1(setting->pointer) != v1 : false) continue;
         char *text = td_arena_strdup(&c->arena, setting->value);
         const td_source *source = text ? td_config_source(c, "setting", NULL, td_str_from(text)) : NULL;
         if (!source) return false;

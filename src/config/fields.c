@@ -67,6 +67,7 @@ static const td_field step_fields[] = {
     OBJECT_FIELD("dynamic_shape", dynamic_shape_fields),
     STRING_FIELD("cross_attention_from"),
     WORD_FIELD("if_present", td_modality_words, "Unknown modality \"%.*s\". Valid options: "),
+    STRINGS_FIELD("release"),
     END,
 };
 
@@ -256,6 +257,8 @@ static const td_field generation_fields[] = {
     {.key = "begin_suppress", .kind = TD_FIELD_INT, .max = ID_MAX, .flags = TD_FIELD_LIST, .max_items = ID_LIST_MAX},
     ID_FIELD("forced_first"),
     ID_FIELD("forced_last"),
+    INT_FIELD("reprefill_at", 1, COUNT_MAX),
+    NUMBER_FIELD("blank_penalty", -1e30, 1e30),
     INT_FIELD("max_symbols_per_step", 1, 65535),
     INTS_FIELD("durations", 0, 65535),
     OBJECT_FIELD("transcription", transcription_fields),

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { MAX_ITEMS = 4096, MAX_KEYS = 64 };
+enum { MAX_ITEMS = 4096, MAX_KEYS = 64, MAX_LISTED = 24 };
 
 static const char *kind_text(td_json_kind kind) {
     return kind == TD_JSON_DOUBLE ? "a number" : td_json_kind_name(kind);
@@ -128,9 +128,10 @@ static void unknown_key(const td_json *member, const td_field *members, bool str
     size_t n = 0;
     for (; members[n].key && n < MAX_KEYS; n++) keys[n] = members[n].key;
     td_str key = {member->key.p, TD_MIN(member->key.n, (size_t)200)};
-    const char *list = td_words_join(m->arena, keys);
+    const char *list = n <= MAX_LISTED ? td_words_join(m->arena, keys) : "";
+    const char *before = n <= MAX_LISTED ? " (known: " : "", *after = n <= MAX_LISTED ? ")" : "";
     td_messages_add(m, strict ? TREADLE_MESSAGE_ERROR : TREADLE_MESSAGE_WARNING, td_tree_place(m->arena, member, true),
-                    "unknown key \"%.*s\" (known: %s)%s", TD_STR_ARGS(key), list ? list : "",
+                    "unknown key \"%.*s\"%s%s%s%s", TD_STR_ARGS(key), before, list ? list : "", after,
                     td_did_you_mean(m->arena, key, keys, n));
 }
 

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "config/fields.h"
+#include "config/v1.h"
 
 enum { CONFIG_MAX_BYTES = 64 << 20 };
 
@@ -25,36 +26,46 @@ void td_config_free(td_config *config) {
 /* The version decides what the rest means, so it is looked at before anything else. false: stop here. */
 static bool check_version(const td_json *root, td_messages *messages) {
     const td_json *version = td_json_get(root, "version");
-    if (!version) {
-        td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, root, false),
-                        "expected \"version\": 2, found no version: files of version 1 are not read by this build");
-        return false;
-    }
-    if (version->kind == TD_JSON_INT && version->as_int == 2) return true;
+    if (!version || (version->kind == TD_JSON_INT && (version->as_int == 1 || version->as_int == 2))) return true;
     td_place place = td_tree_place(messages->arena, version, false);
     if (version->kind == TD_JSON_INT || version->kind == TD_JSON_DOUBLE)
-        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected version 2 (known versions: 2), found %.15g",
-                        version->as_double);
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place,
+                        "expected version 2 (known versions: 1, 2), found %.15g", version->as_double);
     else
-        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected version 2 (known versions: 2), found %s",
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, place, "expected version 2 (known versions: 1, 2), found %s",
                         td_json_kind_name(version->kind));
     return false;
 }
 
 static treadle_status no_memory(treadle_error *err) { return td_fail_memory(err, "a config", 0); }
 
+/* A key that stands twice is an error, but files of version 1 were always read with the last one winning. */
+static treadle_status parse_any(td_config *c, td_str text, const char *path, td_messages *messages, td_json **out) {
+    treadle_error problem = {0};
+    treadle_status status = td_json_parse(text, NULL, &c->arena, out, &problem);
+    if (status == TREADLE_OK || status == TREADLE_OUT_OF_MEMORY) return status;
+    td_place place = {.file = path, .pointer = problem.pointer, .line = problem.line, .column = problem.column};
+    td_json_options twice = {.allow_duplicate_keys = true};
+    td_json *lax = NULL;
+    bool v1 = td_json_parse(text, &twice, &c->arena, &lax, NULL) == TREADLE_OK && td_config_is_v1(lax) &&
+              td_json_get(lax, "model");
+    if (!v1) {
+        td_messages_add_error(messages, place, &problem);
+        return status;
+    }
+    td_messages_add(messages, TREADLE_MESSAGE_WARNING, place, "%s", problem.message);
+    *out = lax;
+    return TREADLE_OK;
+}
+
 /* Parses text into c->root. A text that is no config leaves an empty root and a message; *usable says which. */
-static treadle_status parse_text(td_config *c, td_str text, const char *path, td_messages *messages, bool *usable,
-                                 treadle_error *err) {
+static treadle_status parse_text(td_config *c, td_str text, const char *path, const td_config_options *options,
+                                 td_messages *messages, bool *usable, treadle_error *err) {
     *usable = false;
     td_json *parsed = NULL;
-    treadle_error problem = {0};
-    treadle_status status = td_json_parse(text, NULL, &c->arena, &parsed, &problem);
+    treadle_status status = parse_any(c, text, path, messages, &parsed);
     if (status == TREADLE_OUT_OF_MEMORY) return no_memory(err);
-    if (status != TREADLE_OK) {
-        td_messages_add_error(messages, (td_place){.file = path, .pointer = problem.pointer}, &problem);
-        return TREADLE_OK;
-    }
+    if (status != TREADLE_OK) return TREADLE_OK;
     const td_source *source = td_config_source(c, path ? td_path_base(path) : "genai_config.json", path, text);
     td_json *root = source ? td_tree_copy(&c->arena, parsed, source) : NULL;
     if (!root) return no_memory(err);
@@ -65,8 +76,13 @@ static treadle_status parse_text(td_config *c, td_str text, const char *path, td
     }
     if (!check_version(root, messages)) return TREADLE_OK;
     c->root = root;
+    c->version = 2;
     *usable = true;
-    return TREADLE_OK;
+    if (!td_config_is_v1(root)) return TREADLE_OK;
+    bool strict = options && options->strict;
+    bool ok = td_config_apply_settings(c, options, true, messages) && td_config_translate_v1(c, strict, messages);
+    *usable = ok && td_json_get(root, "model") != NULL;
+    return ok ? TREADLE_OK : no_memory(err);
 }
 
 static treadle_status new_config(const char *dir, td_config **out, treadle_error *err) {
@@ -87,7 +103,7 @@ static treadle_status new_config(const char *dir, td_config **out, treadle_error
 /* Everything after the text is in the tree. */
 static treadle_status finish(td_config *c, const td_config_options *options, const char *only_file,
                              td_messages *messages, treadle_error *err) {
-    bool ok = td_config_apply_settings(c, options, messages);
+    bool ok = td_config_apply_settings(c, options, false, messages);
     if (ok) td_fields_check(c->root, td_config_fields, options && options->strict, messages);
     ok = ok && td_config_apply_preset(c, messages) && td_config_apply_generation_file(c, messages) &&
          td_config_apply_tokenizer_files(c, messages) && td_config_apply_pooling_files(c, messages) &&
@@ -103,7 +119,7 @@ treadle_status td_config_parse(td_str text, const char *path, const char *dir, c
     c->file = path ? td_arena_strdup(&c->arena, path) : NULL;
     bool usable = false;
     treadle_status status = copy && (!path || c->file) ? TREADLE_OK : no_memory(err);
-    if (status == TREADLE_OK) status = parse_text(c, (td_str){copy, text.n}, c->file, messages, &usable, err);
+    if (status == TREADLE_OK) status = parse_text(c, (td_str){copy, text.n}, c->file, options, messages, &usable, err);
     if (status == TREADLE_OK && usable) status = finish(c, options, NULL, messages, err);
     if (status != TREADLE_OK) {
         td_config_free(c);
@@ -134,7 +150,7 @@ static treadle_status load_dir(td_config *c, const td_config_options *options, t
     td_free(bytes);
     if (!copy) return no_memory(err);
     bool usable = false;
-    TD_TRY(parse_text(c, (td_str){copy, n}, c->file, messages, &usable, err));
+    TD_TRY(parse_text(c, (td_str){copy, n}, c->file, options, messages, &usable, err));
     return usable ? finish(c, options, NULL, messages, err) : TREADLE_OK;
 }
 

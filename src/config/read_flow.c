@@ -41,7 +41,8 @@ static bool read_step(td_config *c, const td_json *v, td_config_step *s, td_mess
         .from_preset = is_preset(v),
     };
     read_loop_rows(td_json_get(v, "loop_rows"), s, m);
-    return td_read_numbers(c, td_json_get(crop, "apply_to_dims"), &s->crop_dims, &s->n_crop_dims);
+    return td_read_numbers(c, td_json_get(crop, "apply_to_dims"), &s->crop_dims, &s->n_crop_dims) &&
+           td_read_strings(c, td_json_get(v, "release"), &s->release, &s->n_release);
 }
 
 /* "`what` references session ..." in the words of the contract. */
@@ -86,6 +87,9 @@ static bool read_steps(td_config *c, const td_json *flow, td_messages *m) {
     for (size_t i = 0; i < n; i++) {
         check_declared(c, steps[i].run_json, "Flow step", m);
         check_declared(c, td_json_get(steps[i].json, "cross_attention_from"), "cross_attention_from", m);
+        const td_json *release = td_json_get(steps[i].json, "release");
+        for (const td_json *v = td_list_first(release); v; v = td_list_next(release, v))
+            check_declared(c, v, "release", m);
     }
     return true;
 }

@@ -129,6 +129,8 @@ bool td_read_generation(td_config *c, const td_json *g, td_messages *m) {
     out->context_length = td_json_int_or(g, "context_length", -1);
     out->prefill_chunk = td_json_int_or(g, "prefill_chunk", -1);
     out->max_symbols_per_step = td_json_int_or(g, "max_symbols_per_step", -1);
+    out->reprefill_at = td_json_int_or(g, "reprefill_at", -1);
+    out->blank_penalty = td_json_double_or(g, "blank_penalty", 0);
     out->forced_first = td_read_id(g, "forced_first");
     out->forced_last = td_read_id(g, "forced_last");
     out->sampling = (td_sampling){

@@ -68,8 +68,16 @@ static bool same_provider(td_str a, td_str b) {
     return a.n == b.n && strncasecmp(a.p, b.p, a.n) == 0;
 }
 
-/* A provider other than the CPU's implies the engine that has providers. */
-static void find_engine(td_config_session *s, const td_config_options *options, td_messages *m) {
+/* The engine's own spelling of a provider; NULL: it has none of that name. */
+static const char *find_provider(const char *const *list, td_str wanted) {
+    for (size_t i = 0; list && list[i]; i++)
+        if (same_provider(wanted, td_str_from(list[i]))) return list[i];
+    return NULL;
+}
+
+/* A provider other than the CPU's implies the engine that has providers. Version 1 files name the machine that they were made
+ * for: on another one they run on the CPU, which is said. */
+static void find_engine(const td_config *c, td_config_session *s, const td_config_options *options, td_messages *m) {
     static const char *const cpu_only[] = {"CPUExecutionProvider", NULL};
     const td_json *engine = td_json_get(s->json, "engine"), *provider = td_json_get(s->json, "execution_provider");
     td_str wanted = td_json_string_or(s->json, "execution_provider", "CPUExecutionProvider");
@@ -80,11 +88,12 @@ static void find_engine(td_config_session *s, const td_config_options *options, 
     const char *const *list = cpu_only;
     if (s->engine != TD_ENGINE_LIGHT)
         list = options && options->list_providers ? options->list_providers(s->engine, options->context) : NULL;
-    for (size_t i = 0; list && list[i]; i++) {
-        if (!same_provider(wanted, td_str_from(list[i]))) continue;
-        if (!cpu) s->provider = td_str_from(list[i]);
+    const char *found = find_provider(list, wanted);
+    if (found) {
+        if (!cpu) s->provider = td_str_from(found);
         return;
     }
+    bool hint = c->version == 1;
     if (cpu) {
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, engine),
                         "engine \"%s\" is not available (available: light)", td_engine_words[s->engine]);
@@ -93,9 +102,11 @@ static void find_engine(td_config_session *s, const td_config_options *options, 
     const char *names = td_words_join(m->arena, list ? list : cpu_only);
     if (!names) m->failed = true;
     else
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, provider),
-                        "execution provider \"%.*s\" is not available (available: %s)",
-                        (int)TD_MIN(wanted.n, (size_t)200), wanted.p, names);
+        td_messages_add(m, hint ? TREADLE_MESSAGE_WARNING : TREADLE_MESSAGE_ERROR, td_read_at(m, provider),
+                        "execution provider \"%.*s\" is not available (available: %s)%s",
+                        (int)TD_MIN(wanted.n, (size_t)200), wanted.p, names,
+                        hint ? "; the session runs on the CPU" : "");
+    if (hint) s->engine = TD_ENGINE_LIGHT;
 }
 
 static bool read_session(td_config *c, const td_json *v, td_config_session *s, const td_config_options *options,
@@ -107,7 +118,7 @@ static bool read_session(td_config *c, const td_json *v, td_config_session *s, c
     s->provider_options = td_json_get(v, "provider_options");
     s->session_options = td_json_get(v, "session_options");
     s->run_options = td_json_get(v, "run_options");
-    find_engine(s, options, m);
+    find_engine(c, s, options, m);
     if (!read_renames(c, td_json_get(io, "inputs"), &s->inputs, &s->n_inputs) ||
         !read_renames(c, td_json_get(io, "outputs"), &s->outputs, &s->n_outputs) ||
         !td_read_strings(c, td_json_get(io, "optional"), &s->optional, &s->n_optional))

@@ -8,7 +8,13 @@ static td_json *new_value(td_arena *arena, const td_json *from, const td_source 
     v->json.first = v->json.next = v->json.parent = NULL;
     v->json.n = 0;
     v->source = source;
+    v->origin = NULL;
     return &v->json;
+}
+
+static const td_json *origin_of(const td_json *value) {
+    const td_json *origin = ((const td_config_value *)(const void *)value)->origin;
+    return origin ? origin : value;
 }
 
 void td_tree_push(td_json *parent, td_json *child) {
@@ -48,6 +54,30 @@ td_json *td_tree_int(td_arena *arena, int64_t value, const td_source *source) {
 td_json *td_tree_string(td_arena *arena, td_str value, const td_source *source) {
     td_str copy = td_arena_str(arena, value);
     return copy.p ? new_value(arena, &(td_json){.kind = TD_JSON_STRING, .string = copy}, source) : NULL;
+}
+
+td_json *td_tree_derive(td_arena *arena, td_json_kind kind, const td_json *origin) {
+    td_json place = {.kind = kind, .offset = origin->offset, .end = origin->end, .key_offset = origin->key_offset};
+    td_json *out = new_value(arena, &place, td_tree_source(origin));
+    if (out) ((td_config_value *)(void *)out)->origin = origin;
+    return out;
+}
+
+td_json *td_tree_derive_copy(td_arena *arena, const td_json *origin) {
+    td_json *out = new_value(arena, origin, td_tree_source(origin));
+    if (!out) return NULL;
+    ((td_config_value *)(void *)out)->origin = origin;
+    td_json **at = &out->first;
+    for (const td_json *child = origin->first; child; child = child->next) {
+        if (origin->kind == TD_JSON_OBJECT && child->kind == TD_JSON_NULL) continue;
+        td_json *copy = td_tree_derive_copy(arena, child);
+        if (!copy) return NULL;
+        copy->parent = out;
+        *at = copy;
+        at = &copy->next;
+        out->n++;
+    }
+    return out;
 }
 
 bool td_tree_put(td_arena *arena, td_json *object, td_str key, td_json *child) {
@@ -92,6 +122,7 @@ const td_source *td_tree_source(const td_json *value) { return ((const td_config
 td_place td_tree_place(td_arena *arena, const td_json *value, bool key) {
     td_place place = {0};
     if (!value) return place;
+    value = origin_of(value);
     td_buf pointer = {0};
     td_json_pointer(value, &pointer);
     place.pointer = pointer.failed ? NULL : td_arena_strndup(arena, pointer.p ? pointer.p : "", pointer.n);
@@ -110,10 +141,16 @@ void td_tree_write_origins(const td_json *value, td_json_writer *w) {
         for (const td_json *child = value->first; child; child = child->next) td_tree_write_origins(child, w);
         return;
     }
-    td_buf pointer = {0};
+    td_buf pointer = {0}, label = {0};
     td_json_pointer(value, &pointer);
-    if (pointer.failed) w->out->failed = true;
+    td_buf_text(&label, td_tree_source(value)->label);
+    if (origin_of(value) != value) {
+        td_buf_char(&label, ' ');
+        td_json_pointer(origin_of(value), &label);
+    }
+    if (pointer.failed || label.failed) w->out->failed = true;
     else td_json_key_str(w, td_buf_view(&pointer));
-    if (!pointer.failed) td_json_write_text(w, td_tree_source(value)->label);
+    if (!w->out->failed) td_json_write_string(w, td_buf_view(&label));
     td_buf_free(&pointer);
+    td_buf_free(&label);
 }

@@ -18,6 +18,7 @@ typedef struct td_source {
 typedef struct td_config_value {
     td_json json;
     const td_source *source;
+    const td_json *origin; /* what a translated value was made from: messages point there. NULL: the value itself */
 } td_config_value;
 
 /* A deep copy. null members of objects are left out: null means unset. NULL: out of memory. */
@@ -27,6 +28,10 @@ td_json *td_tree_copy(td_arena *arena, const td_json *value, const td_source *so
 td_json *td_tree_new(td_arena *arena, td_json_kind kind, const td_source *source);
 td_json *td_tree_int(td_arena *arena, int64_t value, const td_source *source);
 td_json *td_tree_string(td_arena *arena, td_str value, const td_source *source);
+
+/* Values of a translation: they stand where `origin`, a value of another tree of this kind, does. */
+td_json *td_tree_derive(td_arena *arena, td_json_kind kind, const td_json *origin);
+td_json *td_tree_derive_copy(td_arena *arena, const td_json *origin); /* deep; null members are left out */
 
 /* Appends to an object or array, or replaces the member of that key. The child is taken over. false: out of memory. */
 bool td_tree_put(td_arena *arena, td_json *object, td_str key, td_json *child);
@@ -40,7 +45,7 @@ const td_source *td_tree_source(const td_json *value);
 /* Where a value stands, for a message; the pointer is written into the arena. key: the position of its key instead. */
 td_place td_tree_place(td_arena *arena, const td_json *value, bool key);
 
-/* Writes {"/pointer": "label", ...} for every leaf. */
+/* Writes {"/pointer": "label", ...} for every leaf; a translated value's label holds the pointer it came from. */
 void td_tree_write_origins(const td_json *root, td_json_writer *w);
 
 #endif
