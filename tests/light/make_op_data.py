@@ -247,3 +247,5 @@ if __name__ == "__main__":
     product_cases()
     softmax_cases()
     reduce_cases()
+    import op_cases_contrib  # which takes its tools from here
+    op_cases_contrib.write()

@@ -1,0 +1,237 @@
+"""More cases for tests/light/ops: com.microsoft operators and what official cases of others leave out (see make_op_data.py).
+
+make_op_data.py writes these too. Alone: python tests/light/op_cases_contrib.py [GROUP...]  writes some groups anew. Each case
+draws its numbers from its own name, so that cases can come and go without changing others.
+"""
+import os
+import shutil
+import sys
+import zlib
+
+import numpy as np
+import onnxruntime as ort
+
+import make_op_data
+from make_op_data import BF16, F16, F32, MS
+
+HALVES = (("f16", F16), ("bf16", BF16))
+
+
+class Case:
+    """A case under way: numbers by name, then `write`."""
+
+    def __init__(self, name, domain=MS):
+        self.name, self.domain = name, domain
+        self.rng = np.random.default_rng(zlib.crc32(name.encode()))
+
+    def f(self, *shape, dtype=F32, scale=0.5):
+        return np.asarray(scale * self.rng.standard_normal(shape), F32).astype(dtype)
+
+    def ints(self, low, high, *shape, dtype=np.int64):
+        return self.rng.integers(low, high, shape).astype(dtype)
+
+    def answer(self, op, inputs, n_outputs, **attributes):
+        """What ONNX Runtime makes of other inputs."""
+        names = [f"out_{i}" for i in range(n_outputs)]
+        model = make_op_data.build(op, inputs, names, self.domain, 21, attributes, (), [1] * n_outputs, None)
+        session = ort.InferenceSession(model.SerializeToString(), make_op_data.options, providers=["CPUExecutionProvider"])
+        return session.run(None, {f"in_{i}": a for i, a in enumerate(inputs) if a is not None})
+
+    def write(self, op, inputs, outputs=("out_0",), **more):
+        shutil.rmtree(os.path.join(make_op_data.HERE, self.name), ignore_errors=True)
+        while inputs[-1] is None:
+            inputs.pop()
+        make_op_data.case(self.name, op, inputs, outputs, self.domain, **more)
+
+
+def windowed(c, op, inputs, window, axis, past, **attributes):
+    """ONNX Runtime's CPU has no state_window: the states after each of the last tokens are those of shorter inputs."""
+    length = inputs[0].shape[axis]
+    cut = lambda n: [np.ascontiguousarray(np.take(a, range(n), axis)) if a is not None and i in c.timed else a for i, a in enumerate(inputs)]
+    plain = list(inputs)
+    plain[past] = inputs[past][-1]
+    states = []
+    for slot in range(window):
+        n = length - window + slot + 1
+        short = cut(max(n, 1))
+        short[past] = plain[past]
+        y, state = c.answer(op, short, 2, **attributes)
+        states.append(state if n > 0 else np.zeros_like(state))
+    c.write(op, inputs, ("out_0", "out_1"), out_types=(F32, F32), want=[y, np.stack(states)], state_window=window, **attributes)
+
+
+def causal_conv():
+    def one(name, batch=2, channels=(5,), length=6, kernel=4, bias=True, past=True, dtype=F32, window=0, dilation=1, last=0, **more):
+        c = Case("causal_conv_" + name)
+        n = int(np.prod(channels))
+        state = (kernel - 1) * dilation
+        lay = (lambda m: (batch, m) + channels) if last else (lambda m: (batch, n, m))
+        slots = ((window,) if window else ()) + lay(state)
+        if last:
+            more["channels_last"] = 1
+        if dilation > 1:
+            more["dilation"] = dilation
+        inputs = [c.f(*lay(length), dtype=dtype), c.f(n, 1, kernel, dtype=dtype), c.f(n, dtype=dtype) if bias else None,
+                  c.f(*slots, dtype=dtype) if past else None]
+        if window:
+            c.timed = (0,)
+            windowed(c, "CausalConvWithState", inputs, window, 1 if last else 2, 3, **more)
+        else:
+            c.write("CausalConvWithState", inputs, ("out_0", "out_1"), out_types=(dtype, dtype), **more)
+
+    one("plain", activation="silu")
+    one("no_past", past=False, bias=False)
+    one("decode", length=1, activation="swish")
+    one("short", length=2, kernel=5)
+    one("kernel_1", kernel=1)
+    one("dilated", dilation=3, length=5)
+    one("dilated_decode", dilation=2, length=1, activation="silu")
+    one("channels_last", last=1)
+    one("channels_last_many", channels=(2, 3), last=1, activation="silu")
+    one("window", window=3)
+    one("window_short", window=4, length=2)
+    one("window_last", window=2, last=1, length=5, dilation=2)
+    for name, dtype in HALVES:
+        one(name, dtype=dtype, activation="silu")
+
+
+def linear_attention():
+    def one(name, rule, batch=2, tokens=5, heads=4, kv_heads=4, size=6, v_size=8, key_heads=None, past=True, per_head=False,
+            beta_1=False, dtype=F32, window=0, **more):
+        c = Case("linear_attention_" + name)
+        key_heads = key_heads or kv_heads
+        key = c.f(batch, tokens, key_heads, size)
+        key = (key / np.linalg.norm(key, axis=-1, keepdims=True)).reshape(batch, tokens, -1).astype(dtype)
+        decay = beta = None
+        if "gated" in rule:
+            decay = (-np.abs(c.f(batch, tokens, kv_heads * (1 if per_head else size)))).astype(dtype)
+        if "delta" in rule:
+            beta = c.rng.uniform(0, 1, (batch, tokens, 1 if beta_1 else kv_heads)).astype(F32).astype(dtype)
+        state = ((window,) if window else ()) + (batch, kv_heads, size, v_size)
+        inputs = [c.f(batch, tokens, heads * size, dtype=dtype), key, c.f(batch, tokens, kv_heads * v_size, dtype=dtype),
+                  c.f(*state, dtype=dtype) if past else None, decay, beta]
+        more.update(update_rule=rule, q_num_heads=heads, kv_num_heads=kv_heads)
+        if window:
+            c.timed = (0, 1, 2, 4, 5)
+            windowed(c, "LinearAttention", inputs, window, 1, 3, **more)
+        else:
+            c.write("LinearAttention", inputs, ("out_0", "out_1"), out_types=(dtype, dtype), **more)
+
+    for rule in ("linear", "gated", "delta", "gated_delta"):
+        one(rule, rule)
+        one(rule + "_decode", rule, tokens=1, per_head=True, beta_1=True)
+        one(rule + "_no_past", rule, past=False, scale=0.7)
+    one("grouped", "gated_delta", kv_heads=2)
+    one("inverse", "gated_delta", heads=2, kv_heads=4, key_heads=2)
+    one("inverse_own_keys", "gated", heads=2, kv_heads=6, size=4)
+    one("window", "gated_delta", window=3)
+    one("window_short", "gated", tokens=2, window=4)
+    for name, dtype in HALVES:
+        one(name, "gated_delta", dtype=dtype, tokens=3)
+
+
+def mask_of(c, kind, batch, new, total):
+    if kind == "lengths":
+        return c.ints(1, total + 1, batch, dtype=np.int32)
+    shape = {"keys": (batch, total), "rows": (batch, new, total)}[kind]
+    mask = c.ints(0, 2, *shape, dtype=np.int32)
+    mask[..., -1] = 1 if kind == "keys" else mask[..., -1]
+    mask[..., 0] = 1
+    return mask
+
+
+def multi_head():
+    def one(name, batch=2, heads=3, new=5, keys=None, past=0, size=8, v_size=None, bias=False, mask=None, score_bias=None, cross=False,
+            present=None, scores=False, dtype=F32, more_types=(), **more):
+        c = Case("multi_head_" + name)
+        keys, v_size = keys or new, v_size or size
+        total = keys + past
+        q = c.f(batch, new, heads * size, dtype=dtype)
+        if cross:
+            k, v = c.f(batch, heads, keys, size, dtype=dtype), c.f(batch, heads, keys, v_size, dtype=dtype)
+        else:
+            k, v = c.f(batch, keys, heads * size, dtype=dtype), c.f(batch, keys, heads * v_size, dtype=dtype)
+        present = past > 0 if present is None else present
+        outputs = ["out_0"] + (["out_1", "out_2"] if present else ["", ""] if scores else []) + (["out_3"] if scores else [])
+        kept = [c.f(batch, heads, past, size, dtype=dtype), c.f(batch, heads, past, v_size, dtype=dtype)] if past else [None, None]
+        inputs = [q, k, v, c.f(heads * (2 * size + v_size), dtype=dtype) if bias else None, mask and mask_of(c, mask, batch, new, total),
+                  c.f(*score_bias, dtype=dtype) if score_bias else None, *kept]
+        c.write("MultiHeadAttention", inputs, tuple(outputs), out_types=(dtype,) * sum(map(bool, outputs)), num_heads=heads, **more)
+
+    one("plain")
+    one("bias", bias=True)
+    one("v_size", v_size=5, bias=True)
+    one("cross", keys=7)
+    one("cross_cache", keys=7, cross=True)
+    one("causal", unidirectional=1, bias=True)
+    one("causal_past", unidirectional=1, past=4)
+    one("decode", new=1, past=6, bias=True)
+    one("present", present=True, scale=0.3)
+    one("lengths", mask="lengths")
+    one("keys", mask="keys", mask_filter_value=-1e9)
+    one("keys_past", mask="keys", past=3)
+    one("rows", mask="rows")
+    one("score_bias", score_bias=(1, 3, 5, 5))
+    one("score_bias_all", score_bias=(2, 3, 5, 8), past=3, mask="keys")
+    one("score_bias_one", batch=1, score_bias=(1, 1, 5, 5))
+    one("scores", scores=True, mask="keys", past=2, present=True)
+    one("causal_mask", unidirectional=1, mask="keys")
+    for name, dtype in HALVES:
+        one(name, dtype=dtype, bias=True, mask="keys")
+        one("cross_" + name, dtype=dtype, keys=7, cross=True)
+
+    def packed(name, parts, **more):  # which ONNX Runtime's CPU does not take: it answers for them apart
+        c = Case("multi_head_packed_" + name)
+        batch, new, heads, size = 2, 5, 3, 8
+        inputs = [c.f(batch, new, heads, parts, size)]
+        apart = [np.ascontiguousarray(inputs[0][:, :, :, i]).reshape(batch, new, heads * size) for i in range(parts)]
+        if parts == 2:
+            inputs.insert(0, c.f(batch, 4, heads * size))
+            apart.insert(0, inputs[0])
+        bias = [c.f(3 * heads * size)] if parts == 3 else []
+        want = c.answer("MultiHeadAttention", apart + bias, 1, num_heads=heads, **more)
+        c.write("MultiHeadAttention", inputs + [None] * (3 - len(inputs)) + bias, want=want, num_heads=heads, **more)
+
+    packed("qkv", 3)
+    packed("qkv_causal", 3, unidirectional=1)
+    packed("kv", 2)
+
+
+def decoder_masked():
+    def one(name, batch=2, heads=3, past=4, room=9, size=8, bias=False, mask=False, cross=False, score_bias=False, beams=0, scores=False):
+        c = Case("decoder_masked_" + name)
+        total = past + 1
+        if cross:
+            kv = [c.f(batch, heads, 6, size) for _ in range(2)]
+            c.write("DecoderMaskedMultiHeadAttention", [c.f(batch, 1, heads * size), *kv, c.ints(0, 2, batch, 6, dtype=np.int32) if mask else None],
+                    num_heads=heads)
+            return
+        inputs = [c.f(batch, 1, heads * size) for _ in range(3)]
+        inputs += [c.ints(0, 2, batch, total, dtype=np.int32) | np.int32(np.arange(total) == past) if mask else None,
+                   c.f(1, heads, 1, total) if score_bias else None, c.f(batch, heads, room, size), c.f(batch, heads, room, size), np.int32([past])]
+        inputs += [np.int32([beams]), c.ints(0, beams, batch // beams, beams, room, dtype=np.int32)] if beams else [None, None]
+        inputs += [c.f(3 * heads * size)] if bias else [None]
+        outputs = ("out_0", "out_1", "out_2") + (("out_3",) if scores else ())
+        c.write("DecoderMaskedMultiHeadAttention", inputs, outputs, out_types=(F32,) * len(outputs), num_heads=heads, past_present_share_buffer=1,
+                output_qk=int(scores))
+
+    one("plain")
+    one("bias", bias=True)
+    one("mask", mask=True)
+    one("cross", cross=True)
+    one("cross_mask", cross=True, mask=True)
+    one("scores", scores=True, score_bias=True)
+    one("beams", batch=6, beams=3, mask=True, score_bias=True)
+
+
+GROUPS = (multi_head, decoder_masked, causal_conv, linear_attention)
+
+
+def write(names=()):
+    for group in GROUPS:
+        if not names or group.__name__ in names:
+            group()
+
+
+if __name__ == "__main__":
+    write(sys.argv[1:])
