@@ -18,6 +18,8 @@ typedef struct td_signature {
 } td_signature;
 
 treadle_status td_signature_open(const char *path, td_signature **out, treadle_error *err);
+/* That all external data of the file lies inside its folder and is there. NOT_FOUND, CONFIG. */
+treadle_status td_signature_check_external(const td_signature *signature, treadle_error *err);
 void td_signature_close(td_signature *signature);                              /* NULL is fine */
 ptrdiff_t td_signature_find_input(const td_signature *signature, td_str name); /* -1: none */
 ptrdiff_t td_signature_find_output(const td_signature *signature, td_str name);
@@ -88,7 +90,7 @@ typedef struct td_engine {
 const td_engine *td_engine_find(td_str name); /* NULL: not in this build */
 size_t td_engine_count(void);
 const td_engine *td_engine_at(size_t index);
-extern const td_engine td_engine_light;
+extern const td_engine td_engine_light, td_engine_ort;
 
 /* What a config says of one session; empty parts: nothing. */
 typedef struct td_engine_wish {

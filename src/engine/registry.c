@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-static const td_engine *const engines[] = {&td_engine_light};
+static const td_engine *const engines[] = {&td_engine_light, &td_engine_ort};
 
 size_t td_engine_count(void) { return TD_COUNT(engines); }
 

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <ftw.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <math.h>
 #include <setjmp.h>
@@ -203,6 +204,19 @@ const char *td_test_model(const char *path) {
         td_test_leave();
     }
     return NULL;
+}
+
+const char *td_test_ort(void) {
+    static const char pattern[] = ".venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*";
+    const char *named = set_env("TREADLE_ORT_LIB");
+    if (named) return named;
+    glob_t found = {0};
+    if (glob(td_test_source(pattern), 0, NULL, &found) == 0 && found.gl_pathc > 0) return found.gl_pathv[0];
+    if (set_env("CI") || set_env("TREADLE_SHARED")) {
+        FAIL("%s: not found; scripts/setup installs it", pattern);
+        td_test_leave();
+    }
+    td_test_skip("no libonnxruntime.so (TREADLE_ORT_LIB, or scripts/setup)");
 }
 
 const char *td_test_source(const char *path) {

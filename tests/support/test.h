@@ -93,6 +93,9 @@ const char *td_test_shared(const char *path);
 /* A file that scripts/fetch-* put under TREADLE_MODELS (default: models/ of the source tree). NULL if it is not there;
  * under CI or TREADLE_SHARED that fails the test and leaves it. */
 const char *td_test_model(const char *path);
+/* ONNX Runtime's library: TREADLE_ORT_LIB, else that of the tests' Python packages. Skips the test where there is none; under CI or
+ * TREADLE_SHARED that fails it. */
+const char *td_test_ort(void);
 /* A file of the source tree, e.g. "tests/config/data/x.json"; it need not exist. */
 const char *td_test_source(const char *path);
 /* A path inside a fresh folder of this process, removed when the process ends. */

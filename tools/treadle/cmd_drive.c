@@ -20,12 +20,9 @@
 
 typedef struct drive_args {
     td_model_args model;
-    const char *engine;
 } drive_args;
 
 static const td_option drive_options[] = {
-    {"engine", 0, OPTION_TEXT, "NAME", "the engine that runs the graphs: light (default)",
-     offsetof(drive_args, engine)},
     MODEL_OPTIONS(drive_args),
 };
 
@@ -447,11 +444,9 @@ static int drive_run(void *given, char **positional, size_t n_positional) {
     char *line = NULL;
     size_t capacity = 0;
     ssize_t n;
-    int code = EXIT_OK;
+    int code = td_model_args_check(&d.args->model);
     (void)n_positional;
 
-    if (d.args->engine && strcmp(d.args->engine, "light") != 0)
-        return td_usage(&td_command_drive, "--engine: expected light, found \"%s\"", d.args->engine);
     while (code == EXIT_OK && (n = getline(&line, &capacity, stdin)) > 0) {
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) n--;
         if (n == 0) continue;

@@ -80,7 +80,8 @@ bool td_out(td_str text);
 typedef struct td_model_args {
     int64_t threads;
     const char *activations;
-    const char *cpu;
+    const char *cpu, *engine, *ort_lib;
+    td_texts ep_library;
     bool strict, no_passes, no_cache, verbose, quiet;
     td_texts set;
 } td_model_args;
@@ -97,6 +98,24 @@ typedef struct td_model_args {
          "HOW",                                                                                                          \
          "auto, float (never quantise activations) or int8 (default: auto)",                                             \
          offsetof(type, model.activations)},                                                                             \
+        {"engine",                                                                                                       \
+         0,                                                                                                              \
+         OPTION_TEXT,                                                                                                    \
+         "NAME",                                                                                                         \
+         "run all graphs on light or ort (default: as the config says, else light)",                                     \
+         offsetof(type, model.engine)},                                                                                  \
+        {"ort-lib",                                                                                                      \
+         0,                                                                                                              \
+         OPTION_TEXT,                                                                                                    \
+         "PATH",                                                                                                         \
+         "ONNX Runtime's libonnxruntime.so (default: the system's)",                                                     \
+         offsetof(type, model.ort_lib)},                                                                                 \
+        {"ep-library",                                                                                                   \
+         0,                                                                                                              \
+         OPTION_LIST,                                                                                                    \
+         "NAME=PATH",                                                                                                    \
+         "load a plugin execution provider into ONNX Runtime; repeatable",                                               \
+         offsetof(type, model.ep_library)},                                                                              \
         {"set",                                                                                                          \
          0,                                                                                                              \
          OPTION_LIST,                                                                                                    \
@@ -115,6 +134,9 @@ typedef struct td_model_args {
         {"verbose", 'v', OPTION_FLAG, NULL, "print timings on standard error", offsetof(type, model.verbose)}, {         \
         "quiet", 'q', OPTION_FLAG, NULL, "no progress and no notes", offsetof(type, model.quiet)                         \
     }
+
+/* That the options above are within their ranges; reports and returns EXIT_USAGE if not. */
+int td_model_args_check(const td_model_args *args);
 
 /* A model path ready to open: a folder or .onnx file as it is; a GGUF file is compiled into the cache first (and said so on
  * standard error). Everything lives in the arena. Returns EXIT_OK or reports and returns the code. */

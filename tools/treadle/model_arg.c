@@ -143,21 +143,36 @@ static int activations_of(const char *text, treadle_activations *out) {
     return EXIT_OK;
 }
 
+int td_model_args_check(const td_model_args *args) {
+    treadle_activations activations;
+
+    if (args->threads < 0 || args->threads > 1024) {
+        fprintf(stderr, "treadle: --threads: expected 0..1024, found %lld\n", (long long)args->threads);
+        return EXIT_USAGE;
+    }
+    if (args->engine && strcmp(args->engine, "light") != 0 && strcmp(args->engine, "ort") != 0) {
+        fprintf(stderr, "treadle: --engine: expected light or ort, found \"%s\"\n", args->engine);
+        return EXIT_USAGE;
+    }
+    return activations_of(args->activations, &activations);
+}
+
 int td_model_source_get(const td_model_args *args, const char *given, td_arena *arena, td_model_source *out) {
     treadle_error error = {0};
 
     *out = (td_model_source){0};
     treadle_model_options_init(&out->options);
     if (args->quiet) treadle_log_set(TREADLE_LOG_ERROR, NULL, NULL);
-    if (args->threads < 0 || args->threads > 1024) {
-        fprintf(stderr, "treadle: --threads: expected 0..1024, found %lld\n", (long long)args->threads);
-        return EXIT_USAGE;
-    }
+    int code = td_model_args_check(args);
+    if (code != EXIT_OK) return code;
     out->options.n_threads = (int32_t)args->threads;
     out->options.strict = args->strict;
     out->options.no_passes = args->no_passes;
-    int code = activations_of(args->activations, &out->options.activations);
-    if (code != EXIT_OK) return code;
+    out->options.engine = args->engine;
+    out->options.ort_library = args->ort_lib;
+    out->options.provider_libraries = args->ep_library.items;
+    out->options.n_provider_libraries = args->ep_library.n;
+    (void)activations_of(args->activations, &out->options.activations);
     if (args->cpu && treadle_cpu_set_mask(args->cpu, &error) != TREADLE_OK) return td_report(&error);
     out->settings = TD_ARENA_ARRAY(arena, treadle_setting, args->set.n + 1);
     if (!out->settings) return out_of_memory();
