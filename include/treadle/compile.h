@@ -24,12 +24,15 @@ typedef struct treadle_compile_options {
 } treadle_compile_options;
 TREADLE_API void treadle_compile_options_init(treadle_compile_options *options);
 
-/* Reads source (a GGUF file) and writes the model folder out_dir: model.onnx and its data, genai_config.json, tokenizer.json,
- * tokenizer_config.json. Everything is written aside and renamed. Nothing is left behind on failure. */
+/* Reads source, a GGUF file or a Hugging Face folder (config.json with model.safetensors or model.safetensors.index.json), and
+ * writes the model folder out_dir: ONNX graphs and their data, genai_config.json, tokenizer files, for speech
+ * generation_config.json and preprocessor_config.json. Everything is written aside and renamed. Nothing is left behind on
+ * failure. */
 TREADLE_API treadle_status treadle_compile(const char *source, const char *out_dir,
                                            const treadle_compile_options *options, treadle_error *error);
 
-/* True if the file starts as a checkpoint that treadle_compile reads. */
+/* True if the path is a checkpoint that treadle_compile reads, by a first look: a file that starts as GGUF does, or a folder with
+ * a config.json and safetensors (or one of these files itself). */
 TREADLE_API bool treadle_compile_knows(const char *path);
 
 #ifdef __cplusplus

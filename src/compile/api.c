@@ -1,9 +1,9 @@
 /* compile/api.c - the public face of the compiler (treadle/compile.h) over td_compile. */
 #include "treadle/compile.h"
 
+#include "compile/checkpoint.h"
 #include "compile/compile.h"
 
-#include <stdio.h>
 #include <string.h>
 
 void treadle_compile_options_init(treadle_compile_options *options) {
@@ -38,12 +38,4 @@ treadle_status treadle_compile(const char *source, const char *out_dir, const tr
     return td_compile(&inner, error);
 }
 
-bool treadle_compile_knows(const char *path) {
-    char magic[4];
-    FILE *f = path ? fopen(path, "rb") : NULL;
-
-    if (!f) return false;
-    bool knows = fread(magic, 1, sizeof magic, f) == sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0;
-    fclose(f);
-    return knows;
-}
+bool treadle_compile_knows(const char *path) { return path && td_checkpoint_knows(path); }

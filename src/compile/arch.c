@@ -1,239 +1,299 @@
-/* compile/arch.c - the table of architectures, and matching a file against a row of it. */
+/* compile/arch.c - the table of architectures, and matching a checkpoint against a row of it. */
 #include "compile/arch.h"
+
+#include "compile/parts.h"
 
 #include <stdio.h>
 
-/* More positions than this get no place in the cos and sin tables: two tables of this length with 64 columns are 512 MB. */
-enum { MAX_CONTEXT = 1 << 20 };
-
-/* --- llama: RMSNorm, rotary embedding in pairs, grouped queries, gated SiLU; biases where the file has them */
+/* --- llama: RMSNorm, rotary embedding, grouped queries, gated SiLU; biases where the file has them */
 static const td_slot llama_model[] = {
-    {TD_MT_EMBED, "token_embd.weight", true, TD_SIZE_HIDDEN, TD_SIZE_VOCAB},
-    {TD_MT_NORM, "output_norm.weight", true, TD_SIZE_HIDDEN, TD_SIZE_NONE},
-    {TD_MT_HEAD, "output.weight", false, TD_SIZE_HIDDEN, TD_SIZE_VOCAB}, /* absent: tied */
-    {TD_MT_ROPE_FREQS, "rope_freqs.weight", false, TD_SIZE_ROTARY_HALF, TD_SIZE_NONE},
+    {TD_MT_EMBED, "token_embd.weight", "model.embed_tokens.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_VOCAB}},
+    {TD_MT_NORM, "output_norm.weight", "model.norm.weight", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_HEAD, "output.weight", "lm_head.weight", false, {TD_SIZE_HIDDEN, TD_SIZE_VOCAB}}, /* absent: tied */
+    {TD_MT_ROPE_FREQS, "rope_freqs.weight", NULL, false, {TD_SIZE_ROTARY_HALF}},
 };
 static const td_slot llama_layer[] = {
-    {TD_LT_ATTN_NORM, "attn_norm.weight", true, TD_SIZE_HIDDEN, TD_SIZE_NONE},
-    {TD_LT_Q, "attn_q.weight", true, TD_SIZE_HIDDEN, TD_SIZE_QUERY},
-    {TD_LT_K, "attn_k.weight", true, TD_SIZE_HIDDEN, TD_SIZE_KV},
-    {TD_LT_V, "attn_v.weight", true, TD_SIZE_HIDDEN, TD_SIZE_KV},
-    {TD_LT_O, "attn_output.weight", true, TD_SIZE_QUERY, TD_SIZE_HIDDEN},
-    {TD_LT_Q_BIAS, "attn_q.bias", false, TD_SIZE_QUERY, TD_SIZE_NONE},
-    {TD_LT_K_BIAS, "attn_k.bias", false, TD_SIZE_KV, TD_SIZE_NONE},
-    {TD_LT_V_BIAS, "attn_v.bias", false, TD_SIZE_KV, TD_SIZE_NONE},
-    {TD_LT_O_BIAS, "attn_output.bias", false, TD_SIZE_HIDDEN, TD_SIZE_NONE},
-    {TD_LT_FFN_NORM, "ffn_norm.weight", true, TD_SIZE_HIDDEN, TD_SIZE_NONE},
-    {TD_LT_GATE, "ffn_gate.weight", true, TD_SIZE_HIDDEN, TD_SIZE_FFN},
-    {TD_LT_UP, "ffn_up.weight", true, TD_SIZE_HIDDEN, TD_SIZE_FFN},
-    {TD_LT_DOWN, "ffn_down.weight", true, TD_SIZE_FFN, TD_SIZE_HIDDEN},
-    {TD_LT_GATE_BIAS, "ffn_gate.bias", false, TD_SIZE_FFN, TD_SIZE_NONE},
-    {TD_LT_UP_BIAS, "ffn_up.bias", false, TD_SIZE_FFN, TD_SIZE_NONE},
-    {TD_LT_DOWN_BIAS, "ffn_down.bias", false, TD_SIZE_HIDDEN, TD_SIZE_NONE},
+    {TD_LT_ATTN_NORM, "attn_norm.weight", "input_layernorm.weight", true, {TD_SIZE_HIDDEN}},
+    {TD_LT_Q, "attn_q.weight", "self_attn.q_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_QUERY}},
+    {TD_LT_K, "attn_k.weight", "self_attn.k_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_KV}},
+    {TD_LT_V, "attn_v.weight", "self_attn.v_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_KV}},
+    {TD_LT_O, "attn_output.weight", "self_attn.o_proj.weight", true, {TD_SIZE_QUERY, TD_SIZE_HIDDEN}},
+    {TD_LT_Q_BIAS, "attn_q.bias", "self_attn.q_proj.bias", false, {TD_SIZE_QUERY}},
+    {TD_LT_K_BIAS, "attn_k.bias", "self_attn.k_proj.bias", false, {TD_SIZE_KV}},
+    {TD_LT_V_BIAS, "attn_v.bias", "self_attn.v_proj.bias", false, {TD_SIZE_KV}},
+    {TD_LT_O_BIAS, "attn_output.bias", "self_attn.o_proj.bias", false, {TD_SIZE_HIDDEN}},
+    {TD_LT_FFN_NORM, "ffn_norm.weight", "post_attention_layernorm.weight", true, {TD_SIZE_HIDDEN}},
+    {TD_LT_GATE, "ffn_gate.weight", "mlp.gate_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_FFN}},
+    {TD_LT_UP, "ffn_up.weight", "mlp.up_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_FFN}},
+    {TD_LT_DOWN, "ffn_down.weight", "mlp.down_proj.weight", true, {TD_SIZE_FFN, TD_SIZE_HIDDEN}},
+    {TD_LT_GATE_BIAS, "ffn_gate.bias", "mlp.gate_proj.bias", false, {TD_SIZE_FFN}},
+    {TD_LT_UP_BIAS, "ffn_up.bias", "mlp.up_proj.bias", false, {TD_SIZE_FFN}},
+    {TD_LT_DOWN_BIAS, "ffn_down.bias", "mlp.down_proj.bias", false, {TD_SIZE_HIDDEN}},
 };
-static const char *const llama_ignored[] = {"blk.*.attn_rot_embd", "blk.*.attn_rot_embd.weight", NULL};
+static const char *const llama_ignored[] = {"blk.*.attn_rot_embd", "blk.*.attn_rot_embd.weight",
+                                            "model.layers.*.self_attn.rotary_emb.inv_freq", NULL};
+
+/* --- whisper: two convolutions over log-mel frames and an encoder; a decoder with attention to it; LayerNorm, learned
+ * positions on both sides, a plain feed-forward with biases; the head is the embedding table */
+static const td_slot whisper_model[] = {
+    {TD_MT_CONV1, NULL, "model.encoder.conv1.weight", true, {TD_SIZE_CONV_KERNEL, TD_SIZE_MELS, TD_SIZE_HIDDEN}},
+    {TD_MT_CONV1_BIAS, NULL, "model.encoder.conv1.bias", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_CONV2, NULL, "model.encoder.conv2.weight", true, {TD_SIZE_CONV_KERNEL, TD_SIZE_HIDDEN, TD_SIZE_HIDDEN}},
+    {TD_MT_CONV2_BIAS, NULL, "model.encoder.conv2.bias", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_ENCODER_POSITIONS,
+     NULL,
+     "model.encoder.embed_positions.weight",
+     true,
+     {TD_SIZE_HIDDEN, TD_SIZE_ENCODER_CONTEXT}},
+    {TD_MT_ENCODER_NORM, NULL, "model.encoder.layer_norm.weight", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_ENCODER_NORM_BIAS, NULL, "model.encoder.layer_norm.bias", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_EMBED, NULL, "model.decoder.embed_tokens.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_VOCAB}},
+    {TD_MT_POSITIONS, NULL, "model.decoder.embed_positions.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_CONTEXT}},
+    {TD_MT_NORM, NULL, "model.decoder.layer_norm.weight", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_NORM_BIAS, NULL, "model.decoder.layer_norm.bias", true, {TD_SIZE_HIDDEN}},
+    {TD_MT_HEAD, NULL, "proj_out.weight", false, {TD_SIZE_HIDDEN, TD_SIZE_VOCAB}},
+};
+#define WHISPER_ATTENTION(id, name)                                                                                    \
+    {TD_LT_##id##NORM, NULL, name "_layer_norm.weight", true, {TD_SIZE_HIDDEN}}, {                                     \
+        TD_LT_##id##NORM_BIAS, NULL, name "_layer_norm.bias", true, { TD_SIZE_HIDDEN }                                 \
+    }
+#define WHISPER_PROJECTIONS(id, name)                                                                                  \
+    {TD_LT_##id##Q, NULL, name ".q_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_HIDDEN}},                              \
+        {TD_LT_##id##K, NULL, name ".k_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_HIDDEN}},                          \
+        {TD_LT_##id##V, NULL, name ".v_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_HIDDEN}},                          \
+        {TD_LT_##id##O, NULL, name ".out_proj.weight", true, {TD_SIZE_HIDDEN, TD_SIZE_HIDDEN}},                        \
+        {TD_LT_##id##Q_BIAS, NULL, name ".q_proj.bias", false, {TD_SIZE_HIDDEN}},                                      \
+        {TD_LT_##id##K_BIAS, NULL, name ".k_proj.bias", false, {TD_SIZE_HIDDEN}},                                      \
+        {TD_LT_##id##V_BIAS, NULL, name ".v_proj.bias", false, {TD_SIZE_HIDDEN}}, {                                    \
+        TD_LT_##id##O_BIAS, NULL, name ".out_proj.bias", false, { TD_SIZE_HIDDEN }                                     \
+    }
+#define WHISPER_FFN(ffn)                                                                                               \
+    {TD_LT_FFN_NORM, NULL, "final_layer_norm.weight", true, {TD_SIZE_HIDDEN}},                                         \
+        {TD_LT_FFN_NORM_BIAS, NULL, "final_layer_norm.bias", true, {TD_SIZE_HIDDEN}},                                  \
+        {TD_LT_UP, NULL, "fc1.weight", true, {TD_SIZE_HIDDEN, ffn}}, {TD_LT_UP_BIAS, NULL, "fc1.bias", true, {ffn}},   \
+        {TD_LT_DOWN, NULL, "fc2.weight", true, {ffn, TD_SIZE_HIDDEN}}, {                                               \
+        TD_LT_DOWN_BIAS, NULL, "fc2.bias", true, { TD_SIZE_HIDDEN }                                                    \
+    }
+static const td_slot whisper_encoder_layer[] = {
+    WHISPER_ATTENTION(ATTN_, "self_attn"),
+    WHISPER_PROJECTIONS(, "self_attn"),
+    WHISPER_FFN(TD_SIZE_ENCODER_FFN),
+};
+static const td_slot whisper_layer[] = {
+    WHISPER_ATTENTION(ATTN_, "self_attn"),
+    WHISPER_PROJECTIONS(, "self_attn"),
+    WHISPER_ATTENTION(CROSS_, "encoder_attn"),
+    WHISPER_PROJECTIONS(CROSS_, "encoder_attn"),
+    WHISPER_FFN(TD_SIZE_FFN),
+};
+static const char *const nothing_ignored[] = {NULL};
+
+/* --- the table */
+
+static const char *const llama_types[] = {"llama", "mistral", "qwen2", NULL};
+static const char *const whisper_types[] = {"whisper", NULL};
+static const td_arch_graph decoder_graphs[] = {{"model", td_part_decoder, 21, 10}};
+static const td_arch_graph speech_graphs[] = {{"encoder", td_part_speech_encoder, 23, 11},
+                                              {"decoder", td_part_speech_decoder, 23, 11}};
+
+#define LIST(array, gguf, hf)                                                                                          \
+    { array, TD_COUNT(array), gguf, hf }
 
 static const td_arch archs[] = {
-    {"llama", TD_ROPE_PAIRS, llama_model, llama_layer, TD_COUNT(llama_model), TD_COUNT(llama_layer), llama_ignored},
+    {.name = "llama",
+     .in_gguf = true,
+     .gguf_rope = TD_ROPE_PAIRS,
+     .hf_types = llama_types,
+     .read_hf = td_arch_read_hf_decoder,
+     .model = LIST(llama_model, "", ""),
+     .layer = LIST(llama_layer, "blk.", "model.layers."),
+     .ignored = llama_ignored,
+     .graphs = decoder_graphs,
+     .n_graphs = TD_COUNT(decoder_graphs)},
+    {.name = "whisper",
+     .hf_types = whisper_types,
+     .read_hf = td_arch_read_hf_speech,
+     .model = LIST(whisper_model, "", ""),
+     .layer = LIST(whisper_layer, "", "model.decoder.layers."),
+     .encoder_layer = LIST(whisper_encoder_layer, "", "model.encoder.layers."),
+     .ignored = nothing_ignored,
+     .graphs = speech_graphs,
+     .n_graphs = TD_COUNT(speech_graphs)},
 };
 
 const td_arch *td_arch_at(size_t index) { return index < TD_COUNT(archs) ? &archs[index] : NULL; }
 
 /* --- choosing the row */
 
-static treadle_status find_arch(const td_gguf *g, const td_arch **out, treadle_error *err) {
+static bool listed(td_str name, const char *const *names) {
+    for (; names && *names; names++)
+        if (td_str_is(name, *names)) return true;
+    return false;
+}
+
+static treadle_status find_gguf_arch(const td_gguf *g, const td_arch **out, treadle_error *err) {
     td_str name;
-    char known[512];
-    size_t at = 0;
+    td_buf known = {0};
     TD_TRY(td_gguf_get_text(g, "general.architecture", (td_str){NULL, 0}, &name, err));
     if (name.n == 0) return td_fail(err, TREADLE_FORMAT, "key 'general.architecture' is missing");
     for (size_t i = 0; i < TD_COUNT(archs); i++) {
-        if (td_str_is(name, archs[i].name)) return *out = &archs[i], TREADLE_OK;
-        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", i ? ", " : "", archs[i].name);
-        at = TD_MIN(at, sizeof known - 1);
-    }
-    return td_fail(err, TREADLE_UNSUPPORTED, "architecture '%.*s' is not supported (known: %s)",
-                   (int)TD_MIN(name.n, 100), name.p, known);
-}
-
-/* --- hyperparameters */
-
-typedef struct keys {
-    const td_model *m;
-    treadle_error *err;
-    char text[160];
-} keys;
-
-static const char *key_of(keys *k, const char *suffix) {
-    snprintf(k->text, sizeof k->text, "%s.%s", k->m->arch->name, suffix);
-    return k->text;
-}
-
-/* fallback < 0: the key must be there. An array (one number per layer) must hold the same number throughout. */
-static treadle_status read_int(keys *k, const char *suffix, int64_t high, int64_t fallback, int64_t *out) {
-    const char *key = key_of(k, suffix);
-    const td_gguf_value *v = td_gguf_find(k->m->gguf, key);
-    if (!v && fallback < 0) return td_fail(k->err, TREADLE_FORMAT, "key '%s' is missing", key);
-    if (v && v->type == TD_GGUF_ARRAY) {
-        int64_t first = 0, other;
-        for (uint64_t i = 0; i < v->n; i++) {
-            if (!td_gguf_int_at(v, i, &other))
-                return td_fail(k->err, TREADLE_FORMAT, "key '%s' is no array of integers", key);
-            if (i > 0 && other != first)
-                return td_fail(k->err, TREADLE_UNSUPPORTED,
-                               "key '%s' differs between layers, which is not supported for %s", key, k->m->arch->name);
-            first = other;
+        if (!archs[i].in_gguf) continue;
+        if (td_str_is(name, archs[i].name)) {
+            td_buf_free(&known);
+            return *out = &archs[i], TREADLE_OK;
         }
-        if (v->n == 0 || first < 1 || first > high)
-            return td_fail(k->err, TREADLE_FORMAT, "key '%s' holds %lld, expected 1 to %lld", key, (long long)first,
-                           (long long)high);
-        *out = first;
-        return TREADLE_OK;
+        td_buf_printf(&known, "%s%s", known.n ? ", " : "", archs[i].name);
     }
-    return td_gguf_get_int(k->m->gguf, key, 1, high, fallback, out, k->err);
+    td_fail(err, TREADLE_UNSUPPORTED, "architecture '%.*s' is not supported in GGUF files (known: %s)",
+            (int)TD_MIN(name.n, 100), name.p, known.p ? known.p : "");
+    td_buf_free(&known);
+    return TREADLE_UNSUPPORTED;
 }
 
-static treadle_status read_double(keys *k, const char *suffix, double fallback, double *out) {
-    return td_gguf_get_double(k->m->gguf, key_of(k, suffix), fallback, out, k->err);
-}
-
-/* Keys that change the result and that no part computes. */
-static treadle_status refuse_unsupported(keys *k) {
-    static const char *const must_be_zero[] = {"expert_count", "attention.max_alibi_bias", "attention.clamp_kqv",
-                                               "attn_logit_softcapping", "final_logit_softcapping"};
-    for (size_t i = 0; i < TD_COUNT(must_be_zero); i++) {
-        double value;
-        TD_TRY(read_double(k, must_be_zero[i], 0, &value));
-        if (value != 0)
-            return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is %g; for %s only 0 is supported",
-                           key_of(k, must_be_zero[i]), value, k->m->arch->name);
+static treadle_status find_hf_arch(const td_hf *hf, const td_arch **out, treadle_error *err) {
+    td_str type = td_json_string_or(hf->config, "model_type", "");
+    td_buf known = {0};
+    for (size_t i = 0; i < TD_COUNT(archs); i++) {
+        if (listed(type, archs[i].hf_types)) {
+            td_buf_free(&known);
+            return *out = &archs[i], TREADLE_OK;
+        }
+        for (const char *const *name = archs[i].hf_types; name && *name; name++)
+            td_buf_printf(&known, "%s%s", known.n ? ", " : "", *name);
     }
-    return TREADLE_OK;
-}
-
-static treadle_status read_rope(keys *k, td_model *m) {
-    td_str type;
-    double linear;
-    TD_TRY(read_double(k, "rope.freq_base", 10000.0, &m->rope_base));
-    TD_TRY(td_gguf_get_text(m->gguf, key_of(k, "rope.scaling.type"), TD_STR("none"), &type, k->err));
-    TD_TRY(read_double(k, "rope.scale_linear", 1.0, &linear)); /* the older way to say it */
-    TD_TRY(read_double(k, "rope.scaling.factor", linear, &m->rope_factor));
-    TD_TRY(read_double(k, "rope.scaling.original_context_length", (double)m->context, &m->original_context));
-    TD_TRY(read_double(k, "rope.scaling.attn_factor", 1.0, &m->attn_factor));
-    TD_TRY(read_double(k, "rope.scaling.yarn_beta_fast", 32.0, &m->beta_fast));
-    TD_TRY(read_double(k, "rope.scaling.yarn_beta_slow", 1.0, &m->beta_slow));
-    if (m->rope_factor == 0) m->rope_factor = 1;
-    if (td_str_is(type, "yarn")) m->scaling = TD_SCALING_YARN;
-    else if (td_str_is(type, "linear") || (td_str_is(type, "none") && linear != 1)) m->scaling = TD_SCALING_LINEAR;
-    else if (!td_str_is(type, "none"))
-        return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is '%.*s' (known: none, linear, yarn)",
-                       key_of(k, "rope.scaling.type"), (int)TD_MIN(type.n, 100), type.p);
-    if (!(m->rope_base > 0) || !(m->rope_factor > 0) || !(m->original_context > 0))
-        return td_fail(k->err, TREADLE_FORMAT, "the rotary embedding's base, factor and context must be above 0");
-    return TREADLE_OK;
-}
-
-static treadle_status read_hyperparameters(td_model *m, treadle_error *err) {
-    keys k = {.m = m, .err = err};
-    int64_t hidden, ffn, value_dim;
-    double epsilon, scale;
-    TD_TRY(read_int(&k, "embedding_length", 1 << 20, -1, &hidden));
-    TD_TRY(read_int(&k, "block_count", 4096, -1, &m->n_layers));
-    TD_TRY(read_int(&k, "feed_forward_length", 1 << 24, -1, &ffn));
-    TD_TRY(read_int(&k, "attention.head_count", 1 << 16, -1, &m->n_heads));
-    TD_TRY(read_int(&k, "attention.head_count_kv", 1 << 16, m->n_heads, &m->n_kv_heads));
-    TD_TRY(read_int(&k, "attention.key_length", 1 << 16, TD_MAX(hidden / m->n_heads, 1), &m->head_dim));
-    TD_TRY(read_int(&k, "attention.value_length", 1 << 16, m->head_dim, &value_dim));
-    TD_TRY(read_int(&k, "rope.dimension_count", 1 << 16, m->head_dim, &m->rotary_dim));
-    TD_TRY(read_int(&k, "context_length", (int64_t)1 << 40, -1, &m->context));
-    TD_TRY(read_double(&k, "attention.layer_norm_rms_epsilon", -1, &epsilon));
-    TD_TRY(read_double(&k, "attention.scale", 0, &scale));
-    if (epsilon < 0)
-        return td_fail(err, TREADLE_FORMAT, "key '%s' is missing", key_of(&k, "attention.layer_norm_rms_epsilon"));
-    if (m->n_heads % m->n_kv_heads)
-        return td_fail(err, TREADLE_FORMAT, "%lld heads are no multiple of %lld KV heads", (long long)m->n_heads,
-                       (long long)m->n_kv_heads);
-    if (value_dim != m->head_dim)
-        return td_fail(err, TREADLE_UNSUPPORTED, "heads of %lld keys and %lld values: both must be equal for %s",
-                       (long long)m->head_dim, (long long)value_dim, m->arch->name);
-    if (m->rotary_dim > m->head_dim || m->rotary_dim % 2)
-        return td_fail(err, TREADLE_FORMAT,
-                       "%lld rotary dimensions of a head of %lld: expected an even number up to that",
-                       (long long)m->rotary_dim, (long long)m->head_dim);
-    m->context = TD_MIN(m->context, (int64_t)MAX_CONTEXT);
-    m->norm_epsilon = (float)epsilon;
-    m->attention_scale = (float)scale;
-    m->sizes[TD_SIZE_HIDDEN] = hidden;
-    m->sizes[TD_SIZE_FFN] = ffn;
-    m->sizes[TD_SIZE_QUERY] = m->n_heads * m->head_dim;
-    m->sizes[TD_SIZE_KV] = m->n_kv_heads * m->head_dim;
-    m->sizes[TD_SIZE_ROTARY_HALF] = m->rotary_dim / 2;
-    TD_TRY(refuse_unsupported(&k));
-    return read_rope(&k, m);
+    if (type.n == 0)
+        td_fail(err, TREADLE_FORMAT, "'model_type' is missing in config.json (known: %s)", known.p ? known.p : "");
+    else
+        td_fail(err, TREADLE_UNSUPPORTED, "model_type '%.*s' is not supported (known: %s)", (int)TD_MIN(type.n, 100),
+                type.p, known.p ? known.p : "");
+    td_buf_free(&known);
+    return type.n ? TREADLE_UNSUPPORTED : TREADLE_FORMAT;
 }
 
 /* --- tensors */
 
-static treadle_status check_shape(const td_model *m, const td_slot *slot, const td_gguf_tensor *t, treadle_error *err) {
-    int64_t in = m->sizes[slot->in], out = slot->out == TD_SIZE_NONE ? 1 : m->sizes[slot->out];
-    if (t->dims[0] == in && t->dims[1] == out && t->dims[2] == 1 && t->dims[3] == 1) return TREADLE_OK;
-    return td_fail(err, TREADLE_FORMAT, "tensor '%.*s' has shape [%lld, %lld, %lld, %lld], expected [%lld, %lld]",
-                   TD_STR_ARGS(t->name), (long long)t->dims[0], (long long)t->dims[1], (long long)t->dims[2],
-                   (long long)t->dims[3], (long long)in, (long long)out);
+/* Finding tensors by the names of the source that the model comes from. */
+typedef struct finder {
+    td_model *m;
+    bool bare; /* a Hugging Face file without the leading "model." */
+    bool *used;
+    treadle_error *err;
+} finder;
+
+static const td_source_tensor *find_named(const finder *f, const char *name) {
+    td_str text = td_str_from(name), lead = TD_STR("model.");
+    if (f->bare && td_str_starts(text, lead)) text = (td_str){text.p + lead.n, text.n - lead.n};
+    return td_tensor_set_find(f->m->checkpoint->source, text);
 }
 
-static treadle_status fill_slot(const td_model *m, const td_slot *slot, const char *name, bool *used,
-                                const td_gguf_tensor **out, treadle_error *err) {
-    const td_gguf_tensor *t = td_gguf_find_tensor(m->gguf, name);
+static bool has_prefix(const td_tensor_set *source, td_str prefix) {
+    for (size_t i = 0; i < source->tensors.n; i++)
+        if (td_str_starts(source->tensors.items[i].name, prefix)) return true;
+    return false;
+}
+
+static treadle_status check_tensor(const finder *f, const td_slot *slot, const td_source_tensor *t) {
+    int64_t want[3];
+    int rank = 1;
+    bool same = true;
+    for (int i = 0; i < 3; i++) {
+        want[i] = slot->dims[i] == TD_SIZE_NONE ? 1 : f->m->sizes[slot->dims[i]];
+        if (slot->dims[i] != TD_SIZE_NONE) rank = i + 1;
+    }
+    for (int i = 0; i < TD_SOURCE_RANK; i++) same &= t->dims[i] == (i < 3 ? want[i] : 1);
+    if (!same) {
+        char found_text[TD_SOURCE_SHAPE_TEXT], want_text[TD_SOURCE_SHAPE_TEXT];
+        return td_fail(f->err, TREADLE_FORMAT, "tensor '%.*s' has shape %s, expected %s", (int)TD_MIN(t->name.n, 200),
+                       t->name.p, td_source_shape_text(t->rank, t->dims, found_text),
+                       td_source_shape_text(rank, want, want_text));
+    }
+    if (!t->format)
+        return td_fail(f->err, TREADLE_UNSUPPORTED, "tensor '%.*s' has type %s, expected F32, F16, BF16 or F64",
+                       (int)TD_MIN(t->name.n, 200), t->name.p, t->type);
+    return TREADLE_OK;
+}
+
+static treadle_status fill_slot(finder *f, const td_slot *slot, const char *name, const td_source_tensor **out) {
+    const td_source_tensor *t = name ? find_named(f, name) : NULL;
     *out = t;
-    if (!t && slot->required) return td_fail(err, TREADLE_FORMAT, "tensor '%s' is missing", name);
+    if (!t && slot->required) return td_fail(f->err, TREADLE_FORMAT, "tensor '%s' is missing", name);
     if (!t) return TREADLE_OK;
-    used[t - m->gguf->tensors] = true;
-    return check_shape(m, slot, t, err);
+    f->used[t - f->m->checkpoint->source->tensors.items] = true;
+    return check_tensor(f, slot, t);
 }
 
-static treadle_status refuse_unknown(const td_model *m, const bool *used, treadle_error *err) {
-    for (size_t i = 0; i < m->gguf->n_tensors; i++) {
+static const char *name_of(const finder *f, const td_slot *slot) {
+    return f->m->checkpoint->hf ? slot->hf : slot->gguf;
+}
+
+static treadle_status fill_layers(finder *f, const td_slot_list *list, int64_t n_layers, td_arena *arena,
+                                  const td_source_tensor *(**out)[TD_LT_COUNT]) {
+    const char *prefix = f->m->checkpoint->hf ? list->hf_prefix : list->gguf_prefix;
+    size_t n_tensors = f->m->checkpoint->source->tensors.n;
+    /* Every layer has tensors of its own: more layers than tensors cannot be. */
+    if ((uint64_t)n_layers > n_tensors)
+        return td_fail(f->err, TREADLE_FORMAT, "%lld layers, but only %zu tensors", (long long)n_layers, n_tensors);
+    *out = td_arena_array(arena, (size_t)n_layers, sizeof **out, sizeof(void *));
+    if (!*out) return td_fail_memory(f->err, "layers", (size_t)n_layers * sizeof **out);
+    for (int64_t layer = 0; layer < n_layers; layer++) {
+        for (size_t i = 0; i < list->n; i++) {
+            char name[128];
+            const char *tail = name_of(f, &list->items[i]);
+            if (tail) snprintf(name, sizeof name, "%s%lld.%s", prefix, (long long)layer, tail);
+            TD_TRY(fill_slot(f, &list->items[i], tail ? name : NULL, &(*out)[layer][list->items[i].tensor]));
+        }
+    }
+    return TREADLE_OK;
+}
+
+static treadle_status refuse_unknown(const finder *f) {
+    const td_tensor_set *source = f->m->checkpoint->source;
+    for (size_t i = 0; i < source->tensors.n; i++) {
         char name[128];
-        td_str text = m->gguf->tensors[i].name;
+        td_str text = source->tensors.items[i].name;
         bool ignored = false;
-        snprintf(name, sizeof name, "%.*s", (int)TD_MIN(text.n, sizeof name - 1), text.p);
-        for (size_t k = 0; m->arch->ignored[k]; k++) ignored |= td_glob(m->arch->ignored[k], name);
-        if (!used[i] && !ignored)
-            return td_fail(err, TREADLE_UNSUPPORTED, "tensor '%s' is not part of architecture %s as it is supported",
-                           name, m->arch->name);
+        snprintf(name, sizeof name, "%s%.*s", f->bare ? "model." : "", (int)TD_MIN(text.n, sizeof name - 8), text.p);
+        for (size_t k = 0; f->m->arch->ignored[k]; k++) ignored |= td_glob(f->m->arch->ignored[k], name);
+        if (!f->used[i] && !ignored)
+            return td_fail(f->err, TREADLE_UNSUPPORTED,
+                           "tensor '%.*s' is not part of architecture %s as it is supported", (int)TD_MIN(text.n, 200),
+                           text.p, f->m->arch->name);
     }
     return TREADLE_OK;
 }
 
 static treadle_status find_tensors(td_model *m, td_arena *arena, treadle_error *err) {
     const td_arch *arch = m->arch;
-    bool *used = TD_ARENA_ARRAY(arena, bool, m->gguf->n_tensors);
-    /* Every layer has tensors of its own: more layers than tensors cannot be. */
-    if ((uint64_t)m->n_layers > m->gguf->n_tensors)
-        return td_fail(err, TREADLE_FORMAT, "%lld layers, but only %zu tensors", (long long)m->n_layers,
-                       m->gguf->n_tensors);
-    m->layers = td_arena_array(arena, (size_t)m->n_layers, sizeof *m->layers, sizeof(void *));
-    if (!used || !m->layers) return td_fail_memory(err, "layers", (size_t)m->n_layers * sizeof *m->layers);
-    const td_gguf_tensor *embed = td_gguf_find_tensor(m->gguf, "token_embd.weight");
-    m->sizes[TD_SIZE_VOCAB] = embed ? embed->dims[1] : 0;
-    for (size_t i = 0; i < arch->n_model_slots; i++)
-        TD_TRY(fill_slot(m, &arch->model_slots[i], arch->model_slots[i].name, used,
-                         &m->tensors[arch->model_slots[i].tensor], err));
-    for (int64_t layer = 0; layer < m->n_layers; layer++) {
-        for (size_t i = 0; i < arch->n_layer_slots; i++) {
-            char name[128];
-            snprintf(name, sizeof name, "blk.%lld.%s", (long long)layer, arch->layer_slots[i].name);
-            TD_TRY(
-                fill_slot(m, &arch->layer_slots[i], name, used, &m->layers[layer][arch->layer_slots[i].tensor], err));
-        }
+    const td_tensor_set *source = m->checkpoint->source;
+    finder f = {.m = m, .err = err, .used = TD_ARENA_ARRAY(arena, bool, source->tensors.n)};
+    if (!f.used) return td_fail_memory(err, "tensors", source->tensors.n);
+    f.bare = m->checkpoint->hf && !has_prefix(source, TD_STR("model."));
+    for (size_t i = 0; i < arch->model.n; i++) {
+        const td_slot *slot = &arch->model.items[i];
+        const td_source_tensor *embed = slot->tensor == TD_MT_EMBED ? find_named(&f, name_of(&f, slot)) : NULL;
+        if (embed) m->sizes[TD_SIZE_VOCAB] = embed->dims[1];
+        if (embed && embed->dims[1] < 1)
+            return td_fail(err, TREADLE_FORMAT, "tensor '%.*s' has no rows", (int)TD_MIN(embed->name.n, 200),
+                           embed->name.p);
     }
-    return refuse_unknown(m, used, err);
+    for (size_t i = 0; i < arch->model.n; i++)
+        TD_TRY(fill_slot(&f, &arch->model.items[i], name_of(&f, &arch->model.items[i]),
+                         &m->tensors[arch->model.items[i].tensor]));
+    TD_TRY(fill_layers(&f, &arch->layer, m->n_layers, arena, &m->layers));
+    if (m->n_encoder_layers)
+        TD_TRY(fill_layers(&f, &arch->encoder_layer, m->n_encoder_layers, arena, &m->encoder_layers));
+    if (m->tied) m->tensors[TD_MT_HEAD] = NULL;
+    return refuse_unknown(&f);
 }
 
-treadle_status td_model_resolve(const td_gguf *gguf, td_arena *arena, td_model *out, treadle_error *err) {
-    *out = (td_model){.gguf = gguf};
-    TD_TRY(find_arch(gguf, &out->arch, err));
-    TD_TRY(read_hyperparameters(out, err));
+treadle_status td_model_resolve(const td_checkpoint *checkpoint, td_arena *arena, td_model *out, treadle_error *err) {
+    *out = (td_model){.checkpoint = checkpoint};
+    if (checkpoint->gguf) {
+        TD_TRY(find_gguf_arch(checkpoint->gguf, &out->arch, err));
+        TD_TRY(td_arch_read_gguf(out, err));
+    } else {
+        TD_TRY(find_hf_arch(checkpoint->hf, &out->arch, err));
+        TD_TRY(out->arch->read_hf(out, err));
+    }
     return find_tensors(out, arena, err);
 }

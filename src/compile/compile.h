@@ -1,11 +1,14 @@
 /* compile/compile.h - the pipeline compiler: a checkpoint in, a folder that treadle and other ONNX runtimes run out.
  *
- * Reads GGUF files of the architectures in arch.inc. Writes
+ * Reads GGUF files and Hugging Face folders of the architectures in arch.c. Writes
  *
- *     model.onnx, model.onnx.data     opset 21 with com.microsoft operators; weights as external data
+ *     model.onnx, model.onnx.data     a decoder: opset 21 with com.microsoft operators; weights as external data
+ *     encoder.onnx, decoder.onnx ...  a speech recogniser: opset 23 (parts_speech.c)
  *     genai_config.json               version 2
- *     tokenizer.json                  Hugging Face form, built from the vocabulary (left out if not understood)
- *     tokenizer_config.json           special tokens, chat template
+ *     generation_config.json          of a Hugging Face folder; a speech recogniser's is completed from its other files
+ *     preprocessor_config.json        of a speech recogniser
+ *     tokenizer.json                  copied, or built from a GGUF file's vocabulary (left out if not understood)
+ *     tokenizer_config.json ...       special tokens, chat template
  *
  * Quantised weights are carried over, never requantised. A value is scale * (code - zero) or scale * code + minimum, with
  * scales and minima per block; the codes become, by what their format needs:
@@ -24,8 +27,9 @@
  *     BlockAffineGather(codes, indices, scales, minima) -> output    attribute bits
  *         output float32 [indices..., K]: row indices[...] of W; indices int64, -N <= index < N
  *
- * A tied head and its embedding table are initializers over the same bytes of the data file. float16 and bfloat16 weights
- * stay as they are; the graph casts them, so computing is float32. Memory use is bounded whatever the model's size: the
+ * A tied head and its embedding table are initializers over the same bytes of the data file. float16 and bfloat16 matrices
+ * stay as they are; the graph casts them, so computing is float32. Vectors, convolutions and tables of positions, which are
+ * small, are float32. Memory use is bounded whatever the model's size: the
  * source is mapped, the data file is written in pieces. */
 #ifndef TD_COMPILE_COMPILE_H
 #define TD_COMPILE_COMPILE_H
@@ -34,13 +38,13 @@
 
 #include <stdbool.h>
 
-/* Told now and then; `total` is constant. false: stop, td_compile returns TREADLE_CANCELLED. */
+/* Told now and then; `total` is constant until the last call, whose `done` and `total` are equal. false: stop, td_compile returns TREADLE_CANCELLED. */
 typedef bool td_compile_progress_fn(void *ctx, uint64_t done, uint64_t total, const char *what);
 /* A remark for the user, e.g. that the pre-tokenizer is not known. */
 typedef void td_compile_note_fn(void *ctx, const char *text);
 
 typedef struct td_compile_options {
-    const char *source;   /* path of a .gguf file */
+    const char *source;   /* a GGUF file, or a folder with config.json and safetensors (checkpoint.h) */
     const char *out_dir;  /* made, or replaced if treadle made it; refused if it holds anything else */
     int accuracy_level;   /* of MatMulNBits: 0 or 4 (int8 activations allowed) */
     const char *quantize; /* NULL: blocks are carried over; "none": they are decoded, all weights become float32 */

@@ -10,24 +10,58 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* All that the compiler writes. */
-static const char *const own_files[] = {"model.onnx", "model.onnx.data", "genai_config.json", "tokenizer.json",
-                                        "tokenizer_config.json"};
+const char *const td_tokenizer_files[] = {"tokenizer.json",
+                                          "tokenizer_config.json",
+                                          "special_tokens_map.json",
+                                          "added_tokens.json",
+                                          "chat_template.json",
+                                          "chat_template.jinja",
+                                          "tokenizer.model",
+                                          "vocab.json",
+                                          "merges.txt",
+                                          "vocab.txt",
+                                          "normalizer.json",
+                                          NULL};
+
+/* What else the compiler writes, and graphs. */
+static const char *const own_files[] = {"genai_config.json", "generation_config.json", "preprocessor_config.json"};
+/* Stems of its graphs: STEM.onnx and STEM.onnx.data. */
+static const char *const own_graphs[] = {"model", "encoder", "decoder"};
 
 static bool is_own(const char *name) {
     for (size_t i = 0; i < TD_COUNT(own_files); i++)
         if (strcmp(name, own_files[i]) == 0) return true;
+    for (size_t i = 0; td_tokenizer_files[i]; i++)
+        if (strcmp(name, td_tokenizer_files[i]) == 0) return true;
+    for (size_t i = 0; i < TD_COUNT(own_graphs); i++) {
+        size_t n = strlen(own_graphs[i]);
+        if (strncmp(name, own_graphs[i], n) != 0) continue;
+        if (strcmp(name + n, ".onnx") == 0 || strcmp(name + n, ".onnx.data") == 0) return true;
+    }
     return false;
 }
 
-static bool made_by_treadle(td_arena *arena, const char *dir) {
+static bool is_our_graph(td_arena *arena, const char *dir, const char *stem, bool *exists) {
     const td_onnx_read_options options = {.skip_external = true};
     td_onnx_model *model;
-    char *path = td_path_join(arena, dir, "model.onnx");
-    if (!path || !td_path_is_file(path) || td_onnx_open(path, &options, &model, NULL) != TREADLE_OK) return false;
+    char *path = td_arena_printf(arena, "%s/%s.onnx", dir, stem);
+    if (!path || !td_path_is_file(path)) return false;
+    *exists = true;
+    if (td_onnx_open(path, &options, &model, NULL) != TREADLE_OK) return false;
     bool ours = td_str_is(model->producer_name, TD_PRODUCER);
     td_onnx_close(model);
     return ours;
+}
+
+/* There are graphs, and all are ours. */
+static bool made_by_treadle(td_arena *arena, const char *dir) {
+    bool any = false;
+    for (size_t i = 0; i < TD_COUNT(own_graphs); i++) {
+        bool exists = false;
+        if (is_our_graph(arena, dir, own_graphs[i], &exists)) any = true;
+        else if (exists) return false;
+    }
+    return any;
 }
 
 static treadle_status check_replaceable(td_arena *arena, const char *dir, bool keep_existing, treadle_error *err) {

@@ -1,7 +1,6 @@
 /* compile/folder.h - the output folder: made aside, put in place whole.
  *
- * A folder is replaced only if treadle made it: its model.onnx says so, and it holds no file that the compiler does not
- * write. Nothing outside the folder and its neighbours "DIR.tmp-PID-N" is touched. */
+ * A folder is replaced only if treadle made it: its graphs say so, and it holds no file that the compiler does not write. Nothing outside the folder and its neighbours "DIR.tmp-PID-N" is touched. */
 #ifndef TD_COMPILE_FOLDER_H
 #define TD_COMPILE_FOLDER_H
 
@@ -9,6 +8,9 @@
 #include "base/error.h"
 
 #define TD_PRODUCER "treadle"
+
+/* Files of the text side, copied as they are where a checkpoint has them; NULL-terminated. */
+extern const char *const td_tokenizer_files[];
 
 typedef struct td_folder {
     td_arena *arena;

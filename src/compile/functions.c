@@ -85,7 +85,7 @@ static void add_function(td_builder *b, const char *name, void (*body)(td_graph 
         memcpy(names, inputs, n_inputs * sizeof *names);
         names[n_inputs] = td_str_from(output);
         names[n_inputs + 1] = TD_STR("bits");
-        *opset = (td_onnx_opset){none, TD_COMPILE_OPSET};
+        *opset = (td_onnx_opset){none, TD_FUNCTION_OPSET};
         td_onnx_function f = {.name = td_str_from(name),
                               .domain = TD_STR("treadle"),
                               .inputs = names,

@@ -140,7 +140,7 @@ static treadle_status read_values(td_gguf *g, cursor *c, uint64_t n) {
     return TREADLE_OK;
 }
 
-static treadle_status find_format(const td_gguf_tensor *t, uint32_t type, const td_quant_format **out,
+static treadle_status find_format(const td_source_tensor *t, uint32_t type, const td_quant_format **out,
                                   treadle_error *err) {
     *out = td_quant_format_by_id(type);
     if (*out) return TREADLE_OK;
@@ -151,7 +151,7 @@ static treadle_status find_format(const td_gguf_tensor *t, uint32_t type, const 
 }
 
 /* Name, dims and type; *offset counts from the start of the data section. */
-static treadle_status read_tensor_info(cursor *c, td_gguf_tensor *t, uint64_t *offset) {
+static treadle_status read_tensor_info(cursor *c, td_source_tensor *t, uint64_t *offset) {
     uint32_t rank = 0, type = 0;
     TD_TRY(take_string(c, "a tensor name", &t->name));
     if (t->name.n == 0 || t->name.n > MAX_NAME_BYTES || memchr(t->name.p, 0, t->name.n))
@@ -164,7 +164,7 @@ static treadle_status read_tensor_info(cursor *c, td_gguf_tensor *t, uint64_t *o
                        rank);
     t->rank = (int)rank;
     int64_t rows = 1, count = 1;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < TD_SOURCE_RANK; i++) {
         uint64_t dim = 1;
         if (i < t->rank) TD_TRY(take_u64(c, "a tensor's dimension", &dim));
         if (dim == 0 || dim > INT64_MAX || TD_MUL_OVERFLOWS(count, (int64_t)dim, &count))
@@ -176,6 +176,7 @@ static treadle_status read_tensor_info(cursor *c, td_gguf_tensor *t, uint64_t *o
     TD_TRY(take_u32(c, "a tensor's type", &type));
     TD_TRY(take_u64(c, "a tensor's offset", offset));
     TD_TRY(find_format(t, type, &t->format, c->err));
+    t->type = t->format->name;
     if (!td_quant_row_bytes(t->format, t->dims[0], &t->row_bytes) ||
         TD_MUL_OVERFLOWS(t->row_bytes, (size_t)rows, &t->bytes))
         return td_fail(c->err, TREADLE_FORMAT, "tensor '%.*s' of type %s has rows of %lld, expected a multiple of %d",
@@ -186,8 +187,8 @@ static treadle_status read_tensor_info(cursor *c, td_gguf_tensor *t, uint64_t *o
 static treadle_status place_tensors(td_gguf *g, cursor *c, const uint64_t *offsets) {
     size_t start = (size_t)(c->p - c->base), total = (size_t)(c->end - c->base);
     start = TD_ROUND_UP(start, g->alignment);
-    for (size_t i = 0; i < g->n_tensors; i++) {
-        td_gguf_tensor *t = &g->tensors[i];
+    for (size_t i = 0; i < g->source.tensors.n; i++) {
+        td_source_tensor *t = &g->source.tensors.items[i];
         td_str name = {t->name.p, TD_MIN(t->name.n, 200)};
         if (offsets[i] % g->alignment)
             return td_fail(c->err, TREADLE_FORMAT, "tensor '%.*s' starts at %llu, no multiple of the alignment %zu",
@@ -207,18 +208,13 @@ static treadle_status read_tensors(td_gguf *g, cursor *c, uint64_t n) {
     if (n > (uint64_t)(c->end - c->p) / 24)
         return td_fail(c->err, TREADLE_FORMAT, "the header says %llu tensors, more than the file can hold",
                        (unsigned long long)n);
-    g->tensors = TD_ARENA_ARRAY(&g->arena, td_gguf_tensor, (size_t)n);
     uint64_t *offsets = TD_ARENA_ARRAY(&g->arena, uint64_t, (size_t)n);
-    if (!g->tensors || !offsets || !td_map_reserve(&g->tensor_index, (size_t)n))
-        return td_fail_memory(c->err, "tensors", (size_t)n * sizeof *g->tensors);
+    if (!offsets || !td_vec_reserve(&g->source.tensors, (size_t)n) || !td_map_reserve(&g->source.index, (size_t)n))
+        return td_fail_memory(c->err, "tensors", (size_t)n * sizeof(td_source_tensor));
     for (uint64_t i = 0; i < n; i++) {
-        td_gguf_tensor *t = &g->tensors[i];
-        TD_TRY(read_tensor_info(c, t, &offsets[i]));
-        if (td_map_get(&g->tensor_index, t->name, NULL))
-            return td_fail(c->err, TREADLE_FORMAT, "tensor '%.*s' is given twice", (int)TD_MIN(t->name.n, 200),
-                           t->name.p);
-        if (!td_map_set(&g->tensor_index, t->name, i)) return td_fail_memory(c->err, "tensors", (size_t)n);
-        g->n_tensors = (size_t)i + 1;
+        td_source_tensor t = {0};
+        TD_TRY(read_tensor_info(c, &t, &offsets[i]));
+        TD_TRY(td_tensor_set_add(&g->source, &t, c->err));
     }
     return place_tensors(g, c, offsets);
 }
@@ -272,7 +268,7 @@ treadle_status td_gguf_open(const char *path, td_gguf **out, treadle_error *err)
 void td_gguf_close(td_gguf *gguf) {
     if (!gguf) return;
     td_map_free(&gguf->value_index);
-    td_map_free(&gguf->tensor_index);
+    td_tensor_set_discard(&gguf->source);
     td_mmap_close(&gguf->map);
     td_arena_free(&gguf->arena);
     td_free(gguf);
@@ -283,11 +279,6 @@ void td_gguf_close(td_gguf *gguf) {
 const td_gguf_value *td_gguf_find(const td_gguf *gguf, const char *key) {
     uint64_t index;
     return td_map_get(&gguf->value_index, td_str_from(key), &index) ? &gguf->values[index] : NULL;
-}
-
-const td_gguf_tensor *td_gguf_find_tensor(const td_gguf *gguf, const char *name) {
-    uint64_t index;
-    return td_map_get(&gguf->tensor_index, td_str_from(name), &index) ? &gguf->tensors[index] : NULL;
 }
 
 /* Bytes of element `index`, or NULL if there is no such number. */

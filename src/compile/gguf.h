@@ -8,8 +8,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/map.h"
-#include "quant/formats.h"
+#include "compile/tensor_set.h"
 
 typedef enum td_gguf_type {
     TD_GGUF_UINT8,
@@ -38,25 +37,15 @@ typedef struct td_gguf_value {
     const td_str *texts;  /* ARRAY of STRING: n of them */
 } td_gguf_value;
 
-typedef struct td_gguf_tensor {
-    td_str name;
-    int rank;
-    int64_t dims[4]; /* as ggml has them: dims[0] is the row length; 1 beyond rank */
-    const td_quant_format *format;
-    const uint8_t *data;
-    size_t row_bytes, bytes;
-} td_gguf_tensor;
-
 typedef struct td_gguf {
     uint32_t version;
     const td_gguf_value *values;
     size_t n_values;
-    td_gguf_tensor *tensors;
-    size_t n_tensors;
+    td_tensor_set source;
     size_t alignment;
     td_arena arena;
     td_mmap map;
-    td_map value_index, tensor_index;
+    td_map value_index;
 } td_gguf;
 
 treadle_status td_gguf_open(const char *path, td_gguf **out, treadle_error *err);
@@ -65,7 +54,6 @@ treadle_status td_gguf_parse(const void *bytes, size_t n, td_gguf **out, treadle
 void td_gguf_close(td_gguf *gguf);
 
 const td_gguf_value *td_gguf_find(const td_gguf *gguf, const char *key); /* NULL: absent */
-const td_gguf_tensor *td_gguf_find_tensor(const td_gguf *gguf, const char *name);
 
 /* Element `index` of a value as a number (a scalar is its own element 0); false: no number, or an integer that does not
  * fit. Booleans are 0 and 1. */

@@ -1,7 +1,6 @@
-/* compile/output.c - see output.h. */
+/* compile/output.c - what all sources share, and the files made of the keys of a GGUF file. See output.h. */
 #include "compile/output.h"
 
-#include "base/json.h"
 #include "base/log.h"
 #include "compile/tokenizer.h"
 #include "compile/vocab.h"
@@ -18,11 +17,44 @@ void td_output_note(const td_output *o, const char *format, ...) {
     else td_log(TD_LOG_WARNING, "%s", text);
 }
 
-static treadle_status save(const td_output *o, const char *name, td_buf *bytes, treadle_error *err) {
+treadle_status td_output_save(const td_output *o, const char *name, td_buf *bytes, treadle_error *err) {
     char *path = td_folder_file(o->folder, name);
     td_buf_char(bytes, '\n');
     if (bytes->failed || !path) return td_fail_memory(err, name, bytes->n);
     return td_file_write(path, bytes->p, bytes->n, err);
+}
+
+void td_output_begin_config(const td_output *o, td_json_writer *w, const char *preset) {
+    const td_arch *arch = o->model->arch;
+    td_json_begin_object(w);
+    td_json_key(w, "version");
+    td_json_write_int(w, 2);
+    td_json_key(w, "pipeline");
+    td_json_begin_object(w);
+    td_json_key(w, "extends");
+    td_json_write_text(w, preset);
+    td_json_key(w, "sessions");
+    td_json_begin_object(w);
+    for (size_t i = 0; i < arch->n_graphs; i++) {
+        char file[64];
+        snprintf(file, sizeof file, "%s.onnx", arch->graphs[i].file);
+        /* a graph on its own is the decoder */
+        td_json_key(w, arch->n_graphs == 1 ? "decoder" : arch->graphs[i].file);
+        td_json_begin_object(w);
+        td_json_key(w, "file");
+        td_json_write_text(w, file);
+        td_json_end_object(w);
+    }
+    td_json_end_object(w);
+}
+
+void td_output_begin_metadata(const td_output *o, td_json_writer *w) {
+    td_json_key(w, "metadata");
+    td_json_begin_object(w);
+    td_json_key(w, "producer");
+    td_json_write_text(w, TD_PRODUCER);
+    td_json_key(w, "source");
+    td_json_write_text(w, td_path_base(o->options->source));
 }
 
 static void write_id(td_json_writer *w, const char *key, int64_t id) {
@@ -44,7 +76,7 @@ static treadle_status write_sampling(const td_output *o, td_json_writer *w, trea
         {"general.sampling.penalty_repeat", "repetition_penalty", false},
     };
     bool any = false;
-    for (size_t i = 0; i < TD_COUNT(rows); i++) any |= td_gguf_find(o->model->gguf, rows[i].key) != NULL;
+    for (size_t i = 0; i < TD_COUNT(rows); i++) any |= td_gguf_find(o->model->checkpoint->gguf, rows[i].key) != NULL;
     if (!any) return TREADLE_OK;
     td_json_key(w, "sampling");
     td_json_begin_object(w);
@@ -52,8 +84,8 @@ static treadle_status write_sampling(const td_output *o, td_json_writer *w, trea
     td_json_write_bool(w, true);
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
         double value;
-        if (!td_gguf_find(o->model->gguf, rows[i].key)) continue;
-        TD_TRY(td_gguf_get_double(o->model->gguf, rows[i].key, 0, &value, err));
+        if (!td_gguf_find(o->model->checkpoint->gguf, rows[i].key)) continue;
+        TD_TRY(td_gguf_get_double(o->model->checkpoint->gguf, rows[i].key, 0, &value, err));
         if (!(value >= 0) || value > 1e6) continue; /* negative: off */
         td_json_key(w, rows[i].name);
         if (rows[i].integer) td_json_write_int(w, (int64_t)value);
@@ -70,14 +102,9 @@ static void write_metadata(const td_output *o, td_json_writer *w) {
                 {"general.name", "name"},
                 {"general.license", "license"},
                 {"general.size_label", "size"}};
-    td_json_key(w, "metadata");
-    td_json_begin_object(w);
-    td_json_key(w, "producer");
-    td_json_write_text(w, TD_PRODUCER);
-    td_json_key(w, "source");
-    td_json_write_text(w, td_path_base(o->options->source));
+    td_output_begin_metadata(o, w);
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        const td_gguf_value *v = td_gguf_find(o->model->gguf, rows[i].key);
+        const td_gguf_value *v = td_gguf_find(o->model->checkpoint->gguf, rows[i].key);
         if (!v || v->type != TD_GGUF_STRING) continue;
         td_json_key(w, rows[i].name);
         td_json_write_string(w, v->text);
@@ -86,21 +113,7 @@ static void write_metadata(const td_output *o, td_json_writer *w) {
 }
 
 static treadle_status write_config(const td_output *o, const td_vocab *v, td_json_writer *w, treadle_error *err) {
-    td_json_begin_object(w);
-    td_json_key(w, "version");
-    td_json_write_int(w, 2);
-    td_json_key(w, "pipeline");
-    td_json_begin_object(w);
-    td_json_key(w, "extends");
-    td_json_write_text(w, "autoregressive-decoder");
-    td_json_key(w, "sessions");
-    td_json_begin_object(w);
-    td_json_key(w, "decoder");
-    td_json_begin_object(w);
-    td_json_key(w, "file");
-    td_json_write_text(w, "model.onnx");
-    td_json_end_object(w);
-    td_json_end_object(w);
+    td_output_begin_config(o, w, "autoregressive-decoder");
     td_json_end_object(w);
     td_json_key(w, "tokens");
     td_json_begin_object(w);
@@ -177,7 +190,7 @@ static void write_tokenizer_config(const td_output *o, const td_vocab *v, td_jso
     td_json_write_bool(w, false);
     td_json_key(w, "model_max_length");
     td_json_write_int(w, o->model->context);
-    write_templates(o->model->gguf, w);
+    write_templates(o->model->checkpoint->gguf, w);
     td_json_end_object(w);
 }
 
@@ -187,7 +200,7 @@ static treadle_status save_config(const td_output *o, const td_vocab *v, td_buf 
     td_json_writer w;
     td_json_writer_init(&w, bytes, 2);
     TD_TRY(write_config(o, v, &w, err));
-    return save(o, "genai_config.json", bytes, err);
+    return td_output_save(o, "genai_config.json", bytes, err);
 }
 
 static treadle_status save_tokenizer(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err) {
@@ -207,22 +220,22 @@ static treadle_status save_tokenizer(const td_output *o, const td_vocab *v, td_b
         td_output_note(o, "the vocabulary has %zu tokens, the model only %lld", v->n,
                        (long long)o->model->sizes[TD_SIZE_VOCAB]);
     TD_TRY(td_tokenizer_write(v, bytes, err));
-    return save(o, "tokenizer.json", bytes, err);
+    return td_output_save(o, "tokenizer.json", bytes, err);
 }
 
 static treadle_status save_tokenizer_config(const td_output *o, const td_vocab *v, td_buf *bytes, treadle_error *err) {
     td_json_writer w;
     td_json_writer_init(&w, bytes, 2);
     write_tokenizer_config(o, v, &w);
-    return save(o, "tokenizer_config.json", bytes, err);
+    return td_output_save(o, "tokenizer_config.json", bytes, err);
 }
 
-treadle_status td_output_text_files(const td_output *o, treadle_error *err) {
+static treadle_status gguf_files(const td_output *o, treadle_error *err) {
     static treadle_status (*const steps[])(const td_output *, const td_vocab *, td_buf *,
                                            treadle_error *) = {save_config, save_tokenizer, save_tokenizer_config};
     td_vocab vocab;
     td_buf bytes = {0};
-    TD_TRY(td_vocab_read(o->model->gguf, o->arena, &vocab, err));
+    TD_TRY(td_vocab_read(o->model->checkpoint->gguf, o->arena, &vocab, err));
     treadle_status status = TREADLE_OK;
     for (size_t i = 0; i < TD_COUNT(steps) && status == TREADLE_OK; i++) {
         td_buf_clear(&bytes);
@@ -231,4 +244,8 @@ treadle_status td_output_text_files(const td_output *o, treadle_error *err) {
     td_buf_free(&bytes);
     td_vocab_discard(&vocab);
     return status;
+}
+
+treadle_status td_output_text_files(const td_output *o, treadle_error *err) {
+    return o->model->checkpoint->gguf ? gguf_files(o, err) : td_output_hf_files(o, err);
 }

@@ -1,4 +1,4 @@
-/* compile/parts.c - linear maps, embedding, norm, feed-forward, and the decoder that joins all parts. */
+/* compile/parts.c - linear maps, embedding, norm, activation, feed-forward, and the decoder that joins all parts. */
 #include "compile/parts.h"
 
 static const td_str none = {NULL, 0};
@@ -89,50 +89,88 @@ td_str td_part_embedding(td_builder *b, td_str name, td_str ids, const td_matrix
 
 /* --- norm */
 
-td_str td_part_norm(td_builder *b, td_str name, td_stream *stream, td_str weight, bool keep) {
+/* Nodes of one kind of norm: alone, and behind the sum of two values. */
+static const struct {
+    const char *op, *skip_op;
+} norms[] = {
+    [TD_NORM_RMS] = {"SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"},
+    [TD_NORM_LAYER] = {"LayerNormalization", "SkipLayerNormalization"},
+};
+
+static treadle_status optional_vector(td_builder *b, const td_source_tensor *t, td_str *out) {
+    *out = none;
+    return t ? td_weights_vector(&b->weights, t->name, &(td_rows){.tensor = t}, 1, out) : TREADLE_OK;
+}
+
+treadle_status td_part_norm(td_builder *b, td_str name, td_stream *stream, td_norm_kind kind,
+                            const td_source_tensor *weight, const td_source_tensor *bias, bool keep, td_str *out) {
     td_graph *g = &b->graph;
-    if (stream->branch.n == 0) {
-        td_gnode *n = td_graph_add(g, "", "SimplifiedLayerNormalization", name);
-        td_gnode_input(g, n, stream->sum);
-        td_gnode_input(g, n, weight);
-        td_gnode_int(g, n, "axis", -1);
-        td_gnode_float(g, n, "epsilon", b->model.norm_epsilon);
-        td_gnode_int(g, n, "stash_type", 1);
-        return name;
-    }
-    td_gnode *n = td_graph_add(g, "com.microsoft", "SkipSimplifiedLayerNormalization", name);
+    td_str weight_name, bias_name;
+    bool skip = stream->branch.n > 0;
+    TD_TRY(optional_vector(b, weight, &weight_name));
+    TD_TRY(optional_vector(b, bias, &bias_name));
+    td_gnode *n =
+        skip ? td_graph_add(g, "com.microsoft", norms[kind].skip_op, name) : td_graph_add(g, "", norms[kind].op, name);
+    *out = name;
     td_gnode_input(g, n, stream->sum);
-    td_gnode_input(g, n, stream->branch);
-    td_gnode_input(g, n, weight);
+    if (skip) td_gnode_input(g, n, stream->branch);
+    td_gnode_input(g, n, weight_name);
+    if (bias_name.n) td_gnode_input(g, n, bias_name);
     td_gnode_float(g, n, "epsilon", b->model.norm_epsilon);
-    if (keep) {
+    if (!skip) {
+        td_gnode_int(g, n, "axis", -1);
+        td_gnode_int(g, n, "stash_type", 1);
+    } else if (keep) {
         td_str sum = td_graph_name(g, "%.*s.sum", TD_STR_ARGS(name));
         td_gnode_output(g, n, none);
         td_gnode_output(g, n, none);
         td_gnode_output(g, n, sum);
         *stream = (td_stream){sum, none};
     }
-    return name;
+    return TREADLE_OK;
+}
+
+/* --- activation */
+
+td_str td_part_activation(td_builder *b, td_str name, td_activation activation, td_str x) {
+    td_graph *g = &b->graph;
+    td_str gate, scaled = x;
+    td_gnode *n;
+    switch (activation) {
+    case TD_ACT_RELU: return td_graph_op(g, "Relu", name, x, none, none);
+    case TD_ACT_GELU:
+    case TD_ACT_GELU_TANH:
+        n = td_graph_add(g, "", "Gelu", name);
+        td_gnode_input(g, n, x);
+        td_gnode_text(g, n, "approximate", activation == TD_ACT_GELU ? "none" : "tanh");
+        return name;
+    case TD_ACT_QUICK_GELU: /* x * sigmoid(1.702 x) */
+        scaled = td_graph_op(g, "Mul", td_graph_name(g, "%.*s.scaled", TD_STR_ARGS(name)), x,
+                             td_graph_float(g, "float.quick_gelu", 1.702f), none);
+        break;
+    case TD_ACT_SILU: break;
+    }
+    gate = td_graph_op(g, "Sigmoid", td_graph_name(g, "%.*s.sigmoid", TD_STR_ARGS(name)), scaled, none, none);
+    return td_graph_op(g, "Mul", name, x, gate, none);
 }
 
 /* --- feed-forward: down(silu(gate(x)) * up(x)) */
 
-static treadle_status optional_vector(td_builder *b, int64_t layer, td_layer_tensor id, td_str *out) {
-    const td_gguf_tensor *t = b->model.layers[layer][id];
-    *out = none;
-    if (!t) return TREADLE_OK;
-    return td_weights_vector(&b->weights, t->name, &(td_rows){.tensor = t}, 1, out);
+treadle_status td_part_projection(td_builder *b, td_str name, const td_source_tensor *weight,
+                                  const td_source_tensor *bias, td_str x, td_str *out) {
+    td_matrix m;
+    td_str bias_name;
+    TD_TRY(td_weights_matrix(&b->weights, weight->name, &(td_rows){.tensor = weight}, 1, TD_USE_LINEAR, &m));
+    TD_TRY(optional_vector(b, bias, &bias_name));
+    *out = td_part_linear(b, name, x, &m, bias_name);
+    return TREADLE_OK;
 }
 
 static treadle_status layer_linear(td_builder *b, int64_t layer, const char *what, td_layer_tensor weight,
                                    td_layer_tensor bias, td_str x, td_str *out) {
-    td_str name = td_graph_name(&b->graph, "layers.%lld.%s", (long long)layer, what), bias_name;
-    const td_gguf_tensor *t = b->model.layers[layer][weight];
-    td_matrix m;
-    TD_TRY(td_weights_matrix(&b->weights, t->name, &(td_rows){.tensor = t}, 1, TD_USE_LINEAR, &m));
-    TD_TRY(optional_vector(b, layer, bias, &bias_name));
-    *out = td_part_linear(b, name, x, &m, bias_name);
-    return TREADLE_OK;
+    const td_source_tensor *const *t = b->model.layers[layer];
+    return td_part_projection(b, td_graph_name(&b->graph, "layers.%lld.%s", (long long)layer, what), t[weight], t[bias],
+                              x, out);
 }
 
 treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out) {
@@ -140,9 +178,8 @@ treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out) 
     td_str gate, up;
     TD_TRY(layer_linear(b, layer, "mlp.gate", TD_LT_GATE, TD_LT_GATE_BIAS, x, &gate));
     TD_TRY(layer_linear(b, layer, "mlp.up", TD_LT_UP, TD_LT_UP_BIAS, x, &up));
-    td_str sigmoid =
-        td_graph_op(g, "Sigmoid", td_graph_name(g, "layers.%lld.mlp.sigmoid", (long long)layer), gate, none, none);
-    td_str act = td_graph_op(g, "Mul", td_graph_name(g, "layers.%lld.mlp.act", (long long)layer), gate, sigmoid, none);
+    td_str act =
+        td_part_activation(b, td_graph_name(g, "layers.%lld.mlp.act", (long long)layer), b->model.activation, gate);
     td_str mul = td_graph_op(g, "Mul", td_graph_name(g, "layers.%lld.mlp.mul", (long long)layer), act, up, none);
     return layer_linear(b, layer, "mlp.down", TD_LT_DOWN, TD_LT_DOWN_BIAS, mul, out);
 }
@@ -151,21 +188,22 @@ treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out) 
 
 static treadle_status build_layer(td_builder *b, int64_t layer, td_stream *stream) {
     td_graph *g = &b->graph;
-    td_str weight, x;
-    TD_TRY(optional_vector(b, layer, TD_LT_ATTN_NORM, &weight));
-    x = td_part_norm(b, td_graph_name(g, "layers.%lld.attn.norm", (long long)layer), stream, weight, true);
+    const td_source_tensor *const *t = b->model.layers[layer];
+    td_str x;
+    TD_TRY(td_part_norm(b, td_graph_name(g, "layers.%lld.attn.norm", (long long)layer), stream, TD_NORM_RMS,
+                        t[TD_LT_ATTN_NORM], NULL, true, &x));
     TD_TRY(td_part_attention(b, layer, x, &stream->branch));
-    TD_TRY(optional_vector(b, layer, TD_LT_FFN_NORM, &weight));
-    x = td_part_norm(b, td_graph_name(g, "layers.%lld.mlp.norm", (long long)layer), stream, weight, true);
+    TD_TRY(td_part_norm(b, td_graph_name(g, "layers.%lld.mlp.norm", (long long)layer), stream, TD_NORM_RMS,
+                        t[TD_LT_FFN_NORM], NULL, true, &x));
     return td_part_mlp(b, layer, x, &stream->branch);
 }
 
 treadle_status td_part_decoder(td_builder *b) {
     td_graph *g = &b->graph;
-    const td_gguf_tensor *const *t = b->model.tensors;
-    const td_gguf_tensor *head = t[TD_MT_HEAD];
+    const td_source_tensor *const *t = b->model.tensors;
+    const td_source_tensor *head = t[TD_MT_HEAD];
     td_matrix embed, head_matrix;
-    td_str ids = TD_STR("input_ids"), logits = TD_STR("logits"), weight;
+    td_str ids = TD_STR("input_ids"), logits = TD_STR("logits"), x;
     td_graph_input(g, ids, TD_INT64, 2, (const int64_t[]){-1, -1},
                    (const char *const[]){"batch_size", "sequence_length"});
     TD_TRY(td_part_attention_setup(b));
@@ -173,8 +211,7 @@ treadle_status td_part_decoder(td_builder *b) {
                              TD_USE_GATHER | (head ? 0 : TD_USE_LINEAR), &embed));
     td_stream stream = {td_part_embedding(b, TD_STR("embed"), ids, &embed), none};
     for (int64_t layer = 0; layer < b->model.n_layers; layer++) TD_TRY(build_layer(b, layer, &stream));
-    TD_TRY(td_weights_vector(&b->weights, t[TD_MT_NORM]->name, &(td_rows){.tensor = t[TD_MT_NORM]}, 1, &weight));
-    td_str x = td_part_norm(b, TD_STR("norm"), &stream, weight, false);
+    TD_TRY(td_part_norm(b, TD_STR("norm"), &stream, TD_NORM_RMS, t[TD_MT_NORM], NULL, false, &x));
     if (head)
         TD_TRY(td_weights_matrix(&b->weights, head->name, &(td_rows){.tensor = head}, 1, TD_USE_LINEAR, &head_matrix));
     td_part_linear(b, logits, x, head ? &head_matrix : &embed, none);

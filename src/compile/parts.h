@@ -7,7 +7,7 @@
 #include "compile/arch.h"
 #include "compile/weights.h"
 
-enum { TD_COMPILE_OPSET = 21, TD_COMPILE_IR = 10 };
+enum { TD_FUNCTION_OPSET = 21 }; /* of the bodies of functions; no graph has an older one */
 
 typedef struct td_builder {
     td_graph graph;
@@ -23,6 +23,10 @@ typedef struct td_builder {
     bool uses_matmul, uses_gather; /* of the treadle functions */
 } td_builder;
 
+/* The linear map of a weight and a bias (or NULL) of the checkpoint, as they are there. */
+treadle_status td_part_projection(td_builder *b, td_str name, const td_source_tensor *weight,
+                                  const td_source_tensor *bias, td_str x, td_str *out);
+
 /* y = x . W^T + bias; bias may be empty. */
 td_str td_part_linear(td_builder *b, td_str name, td_str x, const td_matrix *w, td_str bias);
 /* Rows of W by id, float32. */
@@ -33,15 +37,25 @@ typedef struct td_stream {
     td_str sum, branch;
 } td_stream;
 
-/* Adds the branch to the sum and normalises: one SkipSimplifiedLayerNormalization. keep: the new sum is needed later. */
-td_str td_part_norm(td_builder *b, td_str name, td_stream *stream, td_str weight, bool keep);
+typedef enum td_norm_kind { TD_NORM_RMS, TD_NORM_LAYER } td_norm_kind;
+
+/* Adds the branch to the sum and normalises, in one node. keep: the new sum is needed later. bias (may be NULL) is for
+ * TD_NORM_LAYER only. */
+treadle_status td_part_norm(td_builder *b, td_str name, td_stream *stream, td_norm_kind kind,
+                            const td_source_tensor *weight, const td_source_tensor *bias, bool keep, td_str *out);
+
+/* y = activation(x). */
+td_str td_part_activation(td_builder *b, td_str name, td_activation activation, td_str x);
 
 treadle_status td_part_attention_setup(td_builder *b); /* inputs, tables, masks */
 treadle_status td_part_attention(td_builder *b, int64_t layer, td_str x, td_str *out);
 treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out);
 
-/* The whole decoder with its inputs and outputs. */
+/* Whole graphs with their inputs and outputs: a decoder on its own (parts.c); the two halves of a speech recogniser, of
+ * which the encoder makes the keys and values that the decoder's cross-attention reads (parts_speech.c). */
 treadle_status td_part_decoder(td_builder *b);
+treadle_status td_part_speech_encoder(td_builder *b);
+treadle_status td_part_speech_decoder(td_builder *b);
 
 /* The functions of compile.h that the graph uses, added to the graph. */
 void td_part_functions(td_builder *b);

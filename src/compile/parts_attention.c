@@ -94,7 +94,7 @@ typedef struct qkv {
 
 static td_rows rows_of(const td_builder *b, int64_t layer, td_layer_tensor id, bool rotary) {
     const td_model *m = &b->model;
-    bool reorder = rotary && m->arch->rope == TD_ROPE_PAIRS;
+    bool reorder = rotary && m->rope == TD_ROPE_PAIRS;
     return (td_rows){m->layers[layer][id], m->head_dim, reorder ? m->rotary_dim : 0};
 }
 

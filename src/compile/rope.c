@@ -55,7 +55,7 @@ static treadle_status write_table(td_builder *b, td_str name, const float *frequ
 
 treadle_status td_part_rope_tables(td_builder *b) {
     const td_model *m = &b->model;
-    const td_gguf_tensor *freqs = m->tensors[TD_MT_ROPE_FREQS];
+    const td_source_tensor *freqs = m->tensors[TD_MT_ROPE_FREQS];
     size_t half = (size_t)m->rotary_dim / 2, piece = TD_MAX((size_t)1 << 16, half);
     float *scratch = td_alloc_array(2 * half + piece, sizeof *scratch);
     if (!scratch) return td_fail_memory(b->err, "a rotary embedding", (2 * half + piece) * sizeof *scratch);

@@ -65,8 +65,6 @@ static int64_t source_row(const td_rows *part, int64_t i) {
     return i - within + within % half * 2 + within / half;
 }
 
-static int64_t row_count(const td_gguf_tensor *t) { return t->dims[1] * t->dims[2] * t->dims[3]; }
-
 /* --- quantised matrices */
 
 /* Buffers for some rows, and where they go. Arrays that are not wanted are NULL. */
@@ -138,8 +136,8 @@ static treadle_status flush_piece(td_weights *w, piece *p) {
 
 static treadle_status write_blocks(td_weights *w, const td_matrix *m, const td_rows *parts, int n_parts, piece *p) {
     for (int i = 0; i < n_parts; i++) {
-        const td_gguf_tensor *t = parts[i].tensor;
-        for (int64_t row = 0, n = row_count(t); row < n; row++) {
+        const td_source_tensor *t = parts[i].tensor;
+        for (int64_t row = 0, n = td_source_tensor_rows(t); row < n; row++) {
             split_row(m, t->data + (size_t)source_row(&parts[i], row) * t->row_bytes, p);
             if (p->rows < p->capacity && row + 1 < n) continue;
             uint64_t source_bytes = (uint64_t)p->rows * t->row_bytes;
@@ -202,7 +200,8 @@ static treadle_status write_quantised(td_weights *w, td_matrix *m, const td_rows
 static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *parts, int n_parts) {
     const int64_t dims[2] = {m->n, m->k};
     uint64_t at = 0;
-    bool narrow = m->format->plain == TD_DOUBLE || m->format->plain == TD_UNDEFINED;
+    bool narrow = m->format->plain == TD_DOUBLE || m->format->plain == TD_UNDEFINED ||
+                  (w->options->quantize && m->format->plain != TD_FLOAT);
     m->plain = narrow ? TD_FLOAT : m->format->plain;
     m->codes = m->name;
     TD_TRY(td_weights_declare(w, m->codes, m->plain, 2, dims, &at));
@@ -211,8 +210,8 @@ static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *pa
     if (narrow && !row_values) return td_fail_memory(w->err, "a row of weights", (size_t)m->k * sizeof(float));
     treadle_status status = TREADLE_OK;
     for (int i = 0; i < n_parts && status == TREADLE_OK; i++) {
-        const td_gguf_tensor *t = parts[i].tensor;
-        int64_t n = row_count(t),
+        const td_source_tensor *t = parts[i].tensor;
+        int64_t n = td_source_tensor_rows(t),
                 step = parts[i].rotary || narrow ? 1 : TD_MAX((int64_t)(PIECE_BYTES / t->row_bytes), 1);
         for (int64_t row = 0; row < n && status == TREADLE_OK; row += step) {
             const uint8_t *source = t->data + (size_t)source_row(&parts[i], row) * t->row_bytes;
@@ -231,9 +230,9 @@ static treadle_status write_plain(td_weights *w, td_matrix *m, const td_rows *pa
 
 treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *parts, int n_parts, unsigned uses,
                                  td_matrix *out) {
-    const td_gguf_tensor *first = parts[0].tensor;
+    const td_source_tensor *first = parts[0].tensor;
     *out = (td_matrix){.name = name, .k = first->dims[0], .format = first->format};
-    for (int i = 0; i < n_parts; i++) out->n += row_count(parts[i].tensor);
+    for (int i = 0; i < n_parts; i++) out->n += td_source_tensor_rows(parts[i].tensor);
     if (first->format->plain != TD_UNDEFINED || w->options->quantize) return write_plain(w, out, parts, n_parts);
     out->bits = td_quant_onnx_bits(first->format);
     out->group = first->format->group;
@@ -247,7 +246,7 @@ treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *part
     if (!values) return td_fail_memory(w->err, "a vector of weights", (size_t)n * 2 * sizeof *values);
     uint64_t bytes = 0;
     for (int i = 0; i < n_parts; i++) {
-        const td_gguf_tensor *t = parts[i].tensor;
+        const td_source_tensor *t = parts[i].tensor;
         float *plain = values + n;
         td_quant_decode(t->format, t->data, t->dims[0], plain);
         for (int64_t k = 0; k < t->dims[0]; k++) values[at + k] = plain[source_row(&parts[i], k)];
@@ -260,6 +259,27 @@ treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *part
     *out = name;
     td_free(values);
     return status == TREADLE_OK ? report(w, bytes, name) : status;
+}
+
+treadle_status td_weights_floats(td_weights *w, const td_source_tensor *tensor, td_str *out) {
+    int64_t dims[TD_SOURCE_RANK], rows = td_source_tensor_rows(tensor), k = tensor->dims[0];
+    uint64_t at = 0;
+    for (int i = 0; i < tensor->rank; i++) dims[i] = tensor->dims[tensor->rank - 1 - i];
+    TD_TRY(td_weights_declare(w, tensor->name, TD_FLOAT, tensor->rank, dims, &at));
+    int64_t step = TD_MIN(TD_MAX((int64_t)(PIECE_BYTES / sizeof(float)) / k, 1), rows);
+    float *values = td_alloc_array((size_t)(step * k), sizeof *values);
+    if (!values) return td_fail_memory(w->err, "rows of weights", (size_t)(step * k) * sizeof *values);
+    treadle_status status = TREADLE_OK;
+    for (int64_t row = 0; row < rows && status == TREADLE_OK; row += step) {
+        int64_t n = TD_MIN(step, rows - row);
+        td_quant_decode(tensor->format, tensor->data + (size_t)row * tensor->row_bytes, n * k, values);
+        status = td_weights_write(w, at, values, (size_t)(n * k) * sizeof *values);
+        at += (uint64_t)(n * k) * sizeof *values;
+        if (status == TREADLE_OK) status = report(w, (uint64_t)n * tensor->row_bytes, tensor->name);
+    }
+    td_free(values);
+    *out = tensor->name;
+    return status;
 }
 
 td_str td_weights_alias(td_weights *w, td_str name, const td_matrix *m, td_dtype dtype, int rank, const int64_t *dims) {

@@ -6,8 +6,8 @@
 #define TD_COMPILE_WEIGHTS_H
 
 #include "compile/compile.h"
-#include "compile/gguf.h"
 #include "compile/graph.h"
+#include "compile/tensor_set.h"
 
 typedef struct td_weights {
     td_graph *graph;
@@ -15,14 +15,14 @@ typedef struct td_weights {
     int fd;
     uint64_t end;         /* of the data file so far */
     uint64_t done, total; /* source bytes, for progress */
-    td_str location;      /* "model.onnx.data" */
+    td_str location;      /* "model.onnx.data", the name of the data file */
     treadle_error *err;
 } td_weights;
 
 /* Rows of one tensor, perhaps in another order. rotary > 0: in every head of head_dim rows the first `rotary` rows hold
  * pairs (2i, 2i+1) of an interleaved rotary embedding and are moved to (i, i + rotary / 2), the order of rotate-half. */
 typedef struct td_rows {
-    const td_gguf_tensor *tensor;
+    const td_source_tensor *tensor;
     int64_t head_dim, rotary;
 } td_rows;
 
@@ -50,6 +50,9 @@ treadle_status td_weights_matrix(td_weights *w, td_str name, const td_rows *part
 
 /* Vectors, joined, as a float32 initializer [n]. */
 treadle_status td_weights_vector(td_weights *w, td_str name, const td_rows *parts, int n_parts, td_str *out);
+
+/* A tensor of any rank in its own shape, as float32. */
+treadle_status td_weights_floats(td_weights *w, const td_source_tensor *tensor, td_str *out);
 
 /* Takes room in the data file for an initializer that the caller writes, and declares it. */
 treadle_status td_weights_declare(td_weights *w, td_str name, td_dtype dtype, int rank, const int64_t *dims,

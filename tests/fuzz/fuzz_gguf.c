@@ -12,7 +12,7 @@ static void check(bool holds) {
     if (!holds) abort();
 }
 
-static void decode(const td_gguf_tensor *t) {
+static void decode(const td_source_tensor *t) {
     enum { MOST = 4096 };
     float values[MOST];
     int64_t n = TD_MIN(t->dims[0], (int64_t)MOST) / t->format->block * t->format->block;
@@ -27,9 +27,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_vocab vocab;
     if (td_gguf_parse(data, size, &gguf, NULL) != TREADLE_OK) return 0;
     check(gguf->arena.used_bytes <= 65536 + size * 64);
-    for (size_t i = 0; i < gguf->n_tensors; i++) decode(&gguf->tensors[i]);
+    for (size_t i = 0; i < gguf->source.tensors.n; i++) decode(&gguf->source.tensors.items[i]);
     td_arena_init(&arena);
-    (void)td_model_resolve(gguf, &arena, &m, NULL);
+    const td_checkpoint checkpoint = {.gguf = gguf, .source = &gguf->source};
+    (void)td_model_resolve(&checkpoint, &arena, &m, NULL);
     if (td_vocab_read(gguf, &arena, &vocab, NULL) == TREADLE_OK) {
         td_buf out = {0};
         if (vocab.kind == TD_VOCAB_BPE || vocab.kind == TD_VOCAB_SPM)

@@ -41,11 +41,12 @@ static int build_run(void *given, char **positional, size_t n_positional) {
 
 const td_command td_command_build = {
     .name = "build",
-    .arguments = "SRC.gguf -o DIR",
+    .arguments = "SRC -o DIR",
     .summary = "compile a checkpoint into a model folder",
     .help =
-        "Reads GGUF files (version 2 and 3, architecture llama). Quantised values are carried over as they are. The folder holds\n"
-        "model.onnx and its data, genai_config.json, tokenizer.json and tokenizer_config.json, and runs in ONNX Runtime too.",
+        "SRC is a GGUF file (version 2 and 3; llama) or a Hugging Face folder with config.json and safetensors (llama, mistral,\n"
+        "qwen2, whisper). Values are carried over as they are. The folder holds ONNX graphs and their data, genai_config.json\n"
+        "and the tokenizer's files, and runs in ONNX Runtime too.",
     .options = build_options,
     .n_options = TD_COUNT(build_options),
     .args_bytes = sizeof(build_args),

@@ -52,7 +52,8 @@ int td_compile_with_progress(const char *source, const char *out_dir, const trea
     td_interrupt_defer(false);
     if (status == TREADLE_OK) return EXIT_OK;
     if (p.last >= 0) fprintf(stderr, "\n");
-    return td_report(&error);
+    int code = td_report(&error);
+    return error.code == TREADLE_LIMIT ? EXIT_MODEL : code; /* a limit on what is read */
 }
 
 /* --- the cache */

@@ -1,0 +1,195 @@
+/* compile/arch_hf.c - hyperparameters from config.json, with the defaults of the transformers library. */
+#include "compile/arch.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* Members of one object; null counts as absent, as Python's configs have it. */
+typedef struct config {
+    const td_json *json;
+    const char *path; /* pointer to the object, "" for the root */
+    treadle_error *err;
+} config;
+
+static const td_json *find(const config *c, const char *key) {
+    const td_json *v = td_json_get(c->json, key);
+    return v && v->kind != TD_JSON_NULL ? v : NULL;
+}
+
+static treadle_status wrong(const config *c, const char *key, const td_json *v, const char *expected) {
+    if (!v) return td_fail(c->err, TREADLE_FORMAT, "config.json: '%s' is missing, expected %s", key, expected);
+    if (v->kind == TD_JSON_INT || v->kind == TD_JSON_DOUBLE)
+        td_fail(c->err, TREADLE_FORMAT, "config.json: '%s' is %g, expected %s", key, v->as_double, expected);
+    else
+        td_fail(c->err, TREADLE_FORMAT, "config.json: '%s' is %s, expected %s", key, td_json_kind_name(v->kind),
+                expected);
+    td_error_pointer(c->err, "%s/%s", c->path, key);
+    return TREADLE_FORMAT;
+}
+
+/* fallback < 0: the member must be there. */
+static treadle_status get_int(const config *c, const char *key, int64_t low, int64_t high, int64_t fallback,
+                              int64_t *out) {
+    const td_json *v = find(c, key);
+    char expected[80];
+    *out = fallback;
+    if (!v && fallback >= 0) return TREADLE_OK;
+    if (v && v->kind == TD_JSON_INT && v->as_int >= low && v->as_int <= high) return *out = v->as_int, TREADLE_OK;
+    snprintf(expected, sizeof expected, "an integer from %lld to %lld", (long long)low, (long long)high);
+    return wrong(c, key, v, expected);
+}
+
+/* Finite numbers. fallback NaN: the member must be there. */
+static treadle_status get_double(const config *c, const char *key, double fallback, double *out) {
+    const td_json *v = find(c, key);
+    *out = fallback;
+    if (!v && !isnan(fallback)) return TREADLE_OK;
+    if (!v || (v->kind != TD_JSON_INT && v->kind != TD_JSON_DOUBLE) || !isfinite(v->as_double))
+        return wrong(c, key, v, "a number");
+    *out = v->as_double;
+    return TREADLE_OK;
+}
+
+static treadle_status get_bool(const config *c, const char *key, bool fallback, bool *out) {
+    const td_json *v = find(c, key);
+    *out = v ? v->as_bool : fallback;
+    return !v || v->kind == TD_JSON_BOOL ? TREADLE_OK : wrong(c, key, v, "true or false");
+}
+
+static treadle_status unsupported(const config *c, const td_model *m, const char *key, const char *known) {
+    const td_json *v = td_json_get(c->json, key);
+    td_buf text = {0};
+    td_json_writer w;
+    td_json_writer_init(&w, &text, 0);
+    td_json_write_value(&w, v);
+    td_fail(c->err, TREADLE_UNSUPPORTED, "config.json: '%s' is %.*s, which is not supported for %s (known: %s)", key,
+            (int)TD_MIN(text.n, (size_t)100), text.p ? text.p : "", m->arch->name, known);
+    td_error_pointer(c->err, "%s/%s", c->path, key);
+    td_buf_free(&text);
+    return TREADLE_UNSUPPORTED;
+}
+
+static treadle_status get_activation(const config *c, const td_model *m, const char *key, const char *fallback,
+                                     td_activation *out) {
+    static const struct {
+        const char *name;
+        td_activation activation;
+    } rows[] = {
+        {"silu", TD_ACT_SILU},
+        {"swish", TD_ACT_SILU},
+        {"gelu", TD_ACT_GELU},
+        {"gelu_python", TD_ACT_GELU},
+        {"gelu_new", TD_ACT_GELU_TANH},
+        {"gelu_fast", TD_ACT_GELU_TANH},
+        {"gelu_pytorch_tanh", TD_ACT_GELU_TANH},
+        {"quick_gelu", TD_ACT_QUICK_GELU},
+        {"relu", TD_ACT_RELU},
+    };
+    const td_json *v = find(c, key);
+    td_str name = v ? v->string : td_str_from(fallback);
+    if (v && v->kind != TD_JSON_STRING) return wrong(c, key, v, "a string");
+    for (size_t i = 0; i < TD_COUNT(rows); i++)
+        if (td_str_is(name, rows[i].name)) return *out = rows[i].activation, TREADLE_OK;
+    return unsupported(c, m, key, "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu");
+}
+
+/* --- decoders */
+
+/* Older files: rope_theta and rope_scaling; newer ones: all in rope_parameters. */
+static treadle_status read_rope(const config *root, td_model *m) {
+    const char *key = find(root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
+    const td_json *object = find(root, key), *type;
+    char path[32];
+    TD_TRY(get_double(root, "rope_theta", 10000.0, &m->rope_base));
+    m->rope_factor = m->attn_factor = 1;
+    m->original_context = (double)m->context;
+    m->beta_fast = 32;
+    m->beta_slow = 1;
+    if (!object) return TREADLE_OK;
+    if (object->kind != TD_JSON_OBJECT) return wrong(root, key, object, "an object");
+    snprintf(path, sizeof path, "/%s", key);
+    const config c = {object, path, root->err};
+    const char *type_key = find(&c, "rope_type") ? "rope_type" : "type";
+    type = find(&c, type_key);
+    td_str name = type ? type->string : TD_STR("default");
+    TD_TRY(get_double(&c, "rope_theta", m->rope_base, &m->rope_base));
+    if (td_str_is(name, "default")) return TREADLE_OK;
+    TD_TRY(get_double(&c, "factor", NAN, &m->rope_factor));
+    TD_TRY(get_double(&c, "original_max_position_embeddings", m->original_context, &m->original_context));
+    if (!(m->rope_factor > 0)) return wrong(&c, "factor", find(&c, "factor"), "a number above 0");
+    if (!(m->original_context > 0))
+        return wrong(&c, "original_max_position_embeddings", find(&c, "original_max_position_embeddings"),
+                     "a number above 0");
+    if (td_str_is(name, "linear")) return m->scaling = TD_SCALING_LINEAR, TREADLE_OK;
+    return unsupported(&c, m, type_key, "default, linear");
+}
+
+static treadle_status refuse_windows(const config *c, td_model *m) {
+    bool used = !find(c, "use_sliding_window") || td_json_bool_or(c->json, "use_sliding_window", true);
+    const td_json *window = find(c, "sliding_window");
+    if (window && window->kind != TD_JSON_INT) return wrong(c, "sliding_window", window, "an integer");
+    if (!window || !used || window->as_int >= m->context) return TREADLE_OK;
+    return unsupported(c, m, "sliding_window", "none, or at least max_position_embeddings");
+}
+
+treadle_status td_arch_read_hf_decoder(td_model *m, treadle_error *err) {
+    const config c = {m->checkpoint->hf->config, "", err};
+    int64_t hidden, ffn;
+    double epsilon;
+    TD_TRY(get_int(&c, "hidden_size", 1, 1 << 20, -1, &hidden));
+    TD_TRY(get_int(&c, "num_hidden_layers", 1, 4096, -1, &m->n_layers));
+    TD_TRY(get_int(&c, "intermediate_size", 1, 1 << 24, -1, &ffn));
+    TD_TRY(get_int(&c, "num_attention_heads", 1, 1 << 16, -1, &m->n_heads));
+    TD_TRY(get_int(&c, "num_key_value_heads", 1, 1 << 16, m->n_heads, &m->n_kv_heads));
+    TD_TRY(get_int(&c, "head_dim", 1, 1 << 16, TD_MAX(hidden / m->n_heads, 1), &m->head_dim));
+    TD_TRY(get_int(&c, "max_position_embeddings", 1, (int64_t)1 << 40, 2048, &m->context));
+    TD_TRY(get_double(&c, "rms_norm_eps", 1e-6, &epsilon));
+    TD_TRY(get_bool(&c, "tie_word_embeddings", false, &m->tied));
+    TD_TRY(get_activation(&c, m, "hidden_act", "silu", &m->activation));
+    if (m->activation != TD_ACT_SILU) return unsupported(&c, m, "hidden_act", "silu");
+    if (m->n_heads % m->n_kv_heads)
+        return td_fail(err, TREADLE_FORMAT, "config.json: %lld heads are no multiple of %lld KV heads",
+                       (long long)m->n_heads, (long long)m->n_kv_heads);
+    if (m->head_dim % 2)
+        return td_fail(err, TREADLE_FORMAT, "config.json: heads of %lld dimensions: expected an even number",
+                       (long long)m->head_dim);
+    m->rope = TD_ROPE_HALVES;
+    m->rotary_dim = m->head_dim;
+    m->context = TD_MIN(m->context, (int64_t)TD_MAX_CONTEXT);
+    m->norm_epsilon = (float)epsilon;
+    m->sizes[TD_SIZE_HIDDEN] = hidden;
+    m->sizes[TD_SIZE_FFN] = ffn;
+    m->sizes[TD_SIZE_QUERY] = m->n_heads * m->head_dim;
+    m->sizes[TD_SIZE_KV] = m->n_kv_heads * m->head_dim;
+    TD_TRY(refuse_windows(&c, m));
+    return read_rope(&c, m);
+}
+
+/* --- speech: a convolutional front, an encoder, a decoder */
+
+treadle_status td_arch_read_hf_speech(td_model *m, treadle_error *err) {
+    const config c = {m->checkpoint->hf->config, "", err};
+    int64_t *sizes = m->sizes;
+    TD_TRY(get_int(&c, "d_model", 1, 1 << 20, -1, &sizes[TD_SIZE_HIDDEN]));
+    TD_TRY(get_int(&c, "num_mel_bins", 1, 4096, 80, &sizes[TD_SIZE_MELS]));
+    TD_TRY(get_int(&c, "encoder_layers", 1, 4096, -1, &m->n_encoder_layers));
+    TD_TRY(get_int(&c, "decoder_layers", 1, 4096, -1, &m->n_layers));
+    TD_TRY(get_int(&c, "encoder_attention_heads", 1, 1 << 16, -1, &m->n_encoder_heads));
+    TD_TRY(get_int(&c, "decoder_attention_heads", 1, 1 << 16, -1, &m->n_heads));
+    TD_TRY(get_int(&c, "encoder_ffn_dim", 1, 1 << 24, -1, &sizes[TD_SIZE_ENCODER_FFN]));
+    TD_TRY(get_int(&c, "decoder_ffn_dim", 1, 1 << 24, -1, &sizes[TD_SIZE_FFN]));
+    TD_TRY(get_int(&c, "max_source_positions", 1, 1 << 20, 1500, &sizes[TD_SIZE_ENCODER_CONTEXT]));
+    TD_TRY(get_int(&c, "max_target_positions", 1, 1 << 20, 448, &sizes[TD_SIZE_CONTEXT]));
+    TD_TRY(get_bool(&c, "tie_word_embeddings", true, &m->tied));
+    TD_TRY(get_activation(&c, m, "activation_function", "gelu", &m->activation));
+    if (sizes[TD_SIZE_HIDDEN] % m->n_heads || sizes[TD_SIZE_HIDDEN] % m->n_encoder_heads)
+        return td_fail(err, TREADLE_FORMAT,
+                       "config.json: 'd_model' %lld is no multiple of the %lld encoder and %lld decoder heads",
+                       (long long)sizes[TD_SIZE_HIDDEN], (long long)m->n_encoder_heads, (long long)m->n_heads);
+    sizes[TD_SIZE_CONV_KERNEL] = 3;
+    m->n_kv_heads = m->n_heads;
+    m->head_dim = sizes[TD_SIZE_HIDDEN] / m->n_heads;
+    m->context = sizes[TD_SIZE_CONTEXT];
+    m->norm_epsilon = 1e-5f; /* not in the config: the library's default for LayerNorm */
+    return TREADLE_OK;
+}

@@ -1,0 +1,250 @@
+# Hugging Face folders: the goldens of tiny-checkpoints in ONNX Runtime, weights in several files, caches of the hub, bad folders.
+# timeout: 300
+import json
+import os
+import shutil
+import struct
+import tarfile
+
+import checkpoints
+import numpy as np
+import testing
+
+SPEECH, DECODERS = "whisper", ["llama", "qwen2"]
+
+
+def unpack(folder):
+    names = [SPEECH] + DECODERS
+    with tarfile.open(testing.shared("data/tiny-checkpoints.tar.xz")) as tar:
+        tar.extractall(folder, members=[m for m in tar.getmembers() if any(f"/{n}/" in m.name for n in names)], filter="data")
+    return os.path.join(folder, "tiny-checkpoints")
+
+
+def golden(folder):
+    return json.load(open(os.path.join(folder, "golden.json"), encoding="utf-8")), np.load(os.path.join(folder, "golden.npz"))
+
+
+def read_safetensors(path):
+    """{name: (entry, bytes)} and the metadata."""
+    data = open(path, "rb").read()
+    n = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:8 + n])
+    return {k: (v, data[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]]) for k, v in header.items() if k != "__metadata__"}
+
+
+def write_safetensors(path, tensors):
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, (entry, raw) in tensors.items():
+        header[name] = dict(entry, data_offsets=[at, at + len(raw)])
+        at += len(raw)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for _, raw in tensors.values():
+            f.write(raw)
+
+
+class Speech:
+    """Both graphs of a compiled folder in ONNX Runtime, one row."""
+
+    def __init__(self, folder):
+        import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.intra_op_num_threads = 1
+        self.encoder, self.decoder = (onnxruntime.InferenceSession(os.path.join(folder, f"{n}.onnx"), options) for n in ("encoder", "decoder"))
+
+    def encode(self, features):
+        names = [o.name for o in self.encoder.get_outputs()]
+        out = dict(zip(names, self.encoder.run(names, {"input_features": features[None]})))
+        self.cross = {k.replace("present", "past"): v for k, v in out.items() if k.startswith("present")}
+        self.reset()
+        return out["encoder_hidden_states"][0]
+
+    def reset(self):
+        self.past = {i.name: np.zeros((1, i.shape[1], 0, i.shape[3]), np.float32) for i in self.decoder.get_inputs() if "_self_" in i.name}
+
+    def step(self, ids):
+        names = [o.name for o in self.decoder.get_outputs()]
+        out = dict(zip(names, self.decoder.run(names, dict(self.past, **self.cross, input_ids=np.array([ids], np.int64)))))
+        self.past = {k: out[k.replace("past", "present")] for k in self.past}
+        self.weights = [out[n] for n in names if n.startswith("cross_qk_")]
+        return out["logits"][0]
+
+
+def check_speech(folder, out):
+    """Encoder, logits of a given prompt in one, many and odd pieces, greedy ids."""
+    want, arrays = golden(folder)
+    session, atol = Speech(out), want["atol"]
+    testing.near(session.encode(arrays["input_features_audio0"]), arrays["encoder_audio0"], atol, "encoder")
+    ids, n = want["forced"]["decoder_input_ids"], len(want["decoder_start"]) - 1
+    for cuts in ([0, len(ids)], list(range(len(ids) + 1)), [0, 5, 9, len(ids)]):
+        session.reset()
+        logits = np.concatenate([session.step(ids[a:b]) for a, b in zip(cuts, cuts[1:])])
+        testing.near(logits[n:], arrays["logits_forced"], atol, f"cut at {cuts}")
+    for w in session.weights:
+        testing.near(w.sum(-1), np.ones(w.shape[:-1]), 1e-5, "weights of the cross-attention")
+    session.reset()
+    got, logits = [], session.step(want["decoder_start"])
+    while len(got) < len(want["cases"][0]["greedy"]):
+        got.append(int(logits[-1].argmax()))
+        logits = session.step(got[-1:])
+    testing.equal(got, want["cases"][0]["greedy"])
+
+
+def test_speech():
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        checkpoints.build(folder, out)
+        check_speech(folder, out)
+        config = json.load(open(os.path.join(out, "genai_config.json"), encoding="utf-8"))
+        testing.equal(config["tokens"]["decoder_start"], 339)
+        testing.equal(config["generation"]["context_length"], 64)
+        for name in ("tokenizer.json", "preprocessor_config.json"):
+            testing.equal(open(os.path.join(out, name), "rb").read(), open(os.path.join(folder, name), "rb").read())
+        checkpoints.build(os.path.join(folder, "config.json"), out)  # a file of the folder stands for it; the output is replaced
+
+
+def test_speech_files():
+    """What generation_config.json and preprocessor_config.json lack comes from the other files."""
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        own = json.load(open(os.path.join(folder, "generation_config.json"), encoding="utf-8"))
+        os.remove(os.path.join(folder, "generation_config.json"))
+        os.remove(os.path.join(folder, "preprocessor_config.json"))
+        os.mkdir(os.path.join(folder, "ct2"))
+        json.dump({"alignment_heads": [[0, 1], [1, 3]]}, open(os.path.join(folder, "ct2", "config.json"), "w", encoding="utf-8"))
+        checkpoints.build(folder, out)
+        made = json.load(open(os.path.join(out, "generation_config.json"), encoding="utf-8"))
+        for key in ("suppress_tokens", "begin_suppress_tokens", "lang_to_id", "task_to_id", "no_timestamps_token_id", "prev_sot_token_id",
+                    "is_multilingual", "decoder_start_token_id", "eos_token_id"):
+            testing.equal(made[key], own[key], key)
+        testing.equal(made["alignment_heads"], [[0, 1], [1, 3]])
+        front = json.load(open(os.path.join(out, "preprocessor_config.json"), encoding="utf-8"))
+        testing.equal([front[k] for k in ("feature_size", "hop_length", "n_fft", "chunk_length", "n_samples", "nb_max_frames")],
+                      [80, 160, 400, 2, 32000, 200])
+
+
+def test_decoders():
+    with testing.temp_dir() as temp:
+        root = unpack(temp)
+        for name in DECODERS:
+            folder, out = os.path.join(root, name), os.path.join(temp, "out-" + name)
+            checkpoints.build(folder, out)
+            want, arrays = golden(folder)
+            session = checkpoints.Session(out)
+            for i, prompt in enumerate(want["prompts"]):
+                session.reset()
+                logits = session.step(prompt)
+                testing.near(logits[arrays[f"rows_prompt{i}"]], arrays[f"logits_prompt{i}"], want["atol"], f"{name} prompt {i}")
+
+
+def test_shards_and_links():
+    """In two files behind an index; as the hub's cache lays files out; without the leading "model."."""
+    with testing.temp_dir() as temp:
+        folder = os.path.join(unpack(temp), SPEECH)
+        whole = os.path.join(folder, "model.safetensors")
+        tensors = read_safetensors(whole)
+        names = sorted(tensors)
+        files = {n: f"model-0000{i % 2 + 1}-of-00002.safetensors" for i, n in enumerate(names)}
+        for file in set(files.values()):
+            write_safetensors(os.path.join(folder, file), {n: tensors[n] for n in names if files[n] == file})
+        json.dump({"metadata": {}, "weight_map": files}, open(os.path.join(folder, "model.safetensors.index.json"), "w", encoding="utf-8"))
+        os.remove(whole)
+        checkpoints.build(folder, os.path.join(temp, "sharded"))
+        check_speech(folder, os.path.join(temp, "sharded"))
+
+        snapshot = os.path.join(temp, "cache", "snapshots", "0123")
+        blobs = os.path.join(temp, "cache", "blobs")
+        os.makedirs(snapshot)
+        os.makedirs(blobs)
+        write_safetensors(whole, {n.removeprefix("model."): t for n, t in tensors.items()})
+        for i, name in enumerate(["config.json", "model.safetensors", "tokenizer.json"]):
+            shutil.copy(os.path.join(folder, name), os.path.join(blobs, str(i)))
+            os.symlink(f"../../blobs/{i}", os.path.join(snapshot, name))
+        checkpoints.build(snapshot, os.path.join(temp, "linked"))
+        check_speech(folder, os.path.join(temp, "linked"))
+
+
+def refused(source, out, *parts, code=3):
+    run = testing.treadle("build", source, "-o", out)
+    testing.equal(run.returncode, code, run.stderr)
+    for part in parts:
+        assert part in run.stderr, f"{part!r} is not in {run.stderr!r}"
+    assert not os.path.exists(out)
+
+
+def test_bad_configs():
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        path = os.path.join(folder, "config.json")
+        config = json.load(open(path, encoding="utf-8"))
+        for change, parts in [
+            ({"model_type": "whisperer"}, ["whisperer", "llama", "whisper"]),
+            ({"model_type": None}, ["'model_type' is missing", "whisper"]),
+            ({"d_model": None}, ["'d_model' is missing"]),
+            ({"d_model": "32"}, ["'d_model'", "a string", "/d_model"]),
+            ({"d_model": 10**30}, ["'d_model'", "1e+30"]),
+            ({"d_model": 0}, ["'d_model' is 0"]),
+            ({"d_model": 64}, ["tensor 'model.encoder.conv1.weight' has shape [32, 80, 3], expected [64, 80, 3]"]),
+            ({"encoder_layers": 4000}, ["4000 layers"]),
+            ({"encoder_layers": 3}, ["model.encoder.layers.2.self_attn_layer_norm.weight", "missing"]),
+            ({"decoder_layers": 1}, ["model.decoder.layers.1.", "not part of"]),
+            ({"encoder_attention_heads": 5}, ["no multiple"]),
+            ({"activation_function": "tanhshrink"}, ["tanhshrink", "gelu"]),
+            ({"tie_word_embeddings": 1}, ["tie_word_embeddings", "true or false"]),
+        ]:
+            json.dump({k: v for k, v in {**config, **change}.items() if v is not None}, open(path, "w", encoding="utf-8"))
+            refused(folder, out, *parts)
+        for text, part in [("", ":1:1"), ("[1]", "expected an object"), ("{\"a\":" * 300, "deep"), ("{\"model_type\": \"whisper\"", "config.json:1:")]:
+            open(path, "w", encoding="utf-8").write(text)
+            refused(folder, out, "config.json", part)
+
+
+def test_bad_folders():
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        weights, index = (os.path.join(folder, n) for n in ("model.safetensors", "model.safetensors.index.json"))
+        data = open(weights, "rb").read()
+        for n in (0, 7, 8, 100, len(data) // 2, len(data) - 1):
+            open(weights, "wb").write(data[:n])
+            refused(folder, out, "model.safetensors")
+        os.remove(weights)
+        open(os.path.join(folder, "pytorch_model.bin"), "wb").close()
+        refused(folder, out, "expected config.json with model.safetensors", ".bin are not read")
+        for weight_map, parts in [
+            (None, ["weight_map"]),
+            ({"a": 3}, ["'a'", "file name"]),
+            ({"a": "../other.safetensors"}, ["other.safetensors"]),
+            ({"a": "/etc/passwd"}, ["/etc/passwd"]),
+            ({"a": "absent.safetensors"}, ["absent.safetensors"]),
+            ({"a": "whole.safetensors"}, ["tensor 'a' is in none of the files"]),
+            ({"a": "whole.safetensors", "b": "copy.safetensors"}, ["copy.safetensors", "given twice"]),
+        ]:
+            for name in ("whole.safetensors", "copy.safetensors"):
+                open(os.path.join(folder, name), "wb").write(data)
+            json.dump({} if weight_map is None else {"weight_map": weight_map}, open(index, "w", encoding="utf-8"))
+            refused(folder, out, *parts)
+        shutil.rmtree(folder)
+        refused(folder, out, "whisper")
+
+
+def test_bad_tensors():
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        path = os.path.join(folder, "model.safetensors")
+        tensors = read_safetensors(path)
+        name = "model.decoder.embed_tokens.weight"
+        count = int(np.prod(tensors[name][0]["shape"]))
+        for entry, raw, parts in [
+            ({"dtype": "I8", "shape": tensors[name][0]["shape"]}, bytes(count), [name, "I8", "F16"]),
+            ({"dtype": "F16", "shape": [0, 32]}, b"", [name, "no rows"]),
+            ({"dtype": "F16", "shape": [1] * 9}, bytes(2), [name, "at most 8"]),
+        ]:
+            write_safetensors(path, dict(tensors, **{name: (entry, raw)}))
+            refused(folder, out, *parts)
+        write_safetensors(path, dict(tensors, extra=tensors[name]))
+        refused(folder, out, "'extra' is not part of architecture whisper")
+
+
+testing.main()
