@@ -331,6 +331,12 @@ treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool 
     return TREADLE_OK;
 }
 
+void td_exec_keep_outputs(td_exec *e) {
+    e->keep_outputs = true;
+    for (size_t i = 0; i < e->plan->n_sessions; i++)
+        for (size_t o = 0; o < e->plan->sessions[i].signature->n_outputs; o++) e->skip[i][o] = false;
+}
+
 treadle_status td_exec_encode(td_exec *e, td_exec_row *rows, size_t r, treadle_error *err) {
     td_exec_run run = {.first_row = r, .n_rows = 1, .n = rows[r].n_ids, .prompt = true, .rows = rows};
     run.past = e->state->rows[r].length;

@@ -102,6 +102,7 @@ treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, const atomic_bo
 /* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the row's last
  * run. Outputs are then in td_exec_output until the next call. */
 treadle_status td_exec_encode(td_exec *exec, td_exec_row *rows, size_t row, treadle_error *err);
+void td_exec_keep_outputs(td_exec *exec); /* from now on no output is skipped */
 /* An output of the latest run; NULL: it did not run, or the output is skipped (keep_outputs). */
 const td_value *td_exec_output(const td_exec *exec, int32_t session, int32_t output);
 

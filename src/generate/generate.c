@@ -8,13 +8,24 @@ void td_generation_cancel(td_generation *g) {
     if (atomic_load(&g->running)) atomic_store(&g->cancel, true);
 }
 
+void td_generation_fill_row(td_generation *g, size_t r) {
+    td_timeline *t = &g->timelines[r];
+    td_exec_row *row = &g->rows[r];
+    row->ids = t->ids;
+    row->n_ids = t->n;
+    row->source = t->source;
+    row->n_source = t->n_source;
+    row->prompt = t->fresh;
+    row->fresh_requests = t->fresh_requests;
+    row->requests = g->row_requests ? g->row_requests + r * g->runtime->plan->n_requests : NULL;
+}
+
 /* Runs what rows lack: those that have no logits and go on, or all. Counts and times it as prompt or step. */
 static treadle_status forward(td_generation *g, bool ended_too, treadle_error *err) {
     int64_t tokens = 0, most = 0;
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
-        g->rows[r].ids = t->ids;
-        g->rows[r].n_ids = t->n;
+        td_generation_fill_row(g, r);
         g->rows[r].live = !g->rows[r].logits && t->n > 0 && (ended_too || t->finish == TREADLE_FINISH_NONE);
         if (!g->rows[r].live) continue;
         if (td_exec_length(g->exec, r) >= t->n) td_exec_truncate(g->exec, r, t->n - 1);
@@ -32,12 +43,15 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
     treadle_status status = td_exec_forward(g->exec, g->rows, &g->cancel, err);
     *(prompt ? &g->prefill_ns : &g->decode_ns) += td_time_ns() - begin;
     if (status != TREADLE_OK) return status;
+    for (size_t r = 0; r < g->n_rows; r++)
+        if (g->rows[r].live) g->timelines[r].fresh = g->timelines[r].fresh_requests = false;
     if (prompt) g->prompt_tokens += tokens;
     else g->decode_steps++;
     return g->sampler.vocab ? TREADLE_OK : td_sampler_init(&g->sampler, (size_t)g->exec->vocab, err);
 }
 
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err) {
+    if (g->runtime->plan->cannot_run) return td_generation_encode(g, err);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     atomic_store(&g->running, true);
     treadle_status status = forward(g, true, err);
@@ -117,6 +131,8 @@ static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, vo
 
 treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                  treadle_error *err) {
+    const char *cannot = g->runtime->plan->cannot_run;
+    if (cannot) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", cannot);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
     bool going = begin_run(g, limit);

@@ -29,6 +29,9 @@ typedef struct td_generation_options {
     bool has_seed;
     uint64_t seed;
     bool keep_logits, prompt_logits;
+    const int32_t *decoder_start; /* what an encoder-decoder's timeline begins with; borrowed */
+    size_t n_decoder_start;
+    int32_t image_token; /* a placeholder in prompts; -1: none */
 } td_generation_options;
 
 typedef struct td_timeline {
@@ -36,6 +39,11 @@ typedef struct td_timeline {
     int64_t n, capacity;
     int64_t first_new; /* new tokens since the last append or rewind begin here */
     int64_t run_first; /* those of the run under way, or of the last one */
+    int32_t *source; /* the prompt of an encoder-decoder, which its once steps read */
+    int64_t n_source;
+    bool fresh;          /* something was appended that has not been run yet */
+    bool fresh_requests; /* and tensors came with it */
+    bool had_requests;   /* tensors came with something that is still part of the row */
     td_rng rng;
     treadle_finish finish;
     td_floats steps; /* with keep_logits: what each token of the last run was chosen from */
@@ -49,6 +57,14 @@ typedef struct td_generation {
     td_timeline *timelines;
     td_exec_row *rows;
     size_t n_rows;
+    td_value *staged;      /* [plan.n_requests]: tensors for the next append; owned */
+    td_value *requests;    /* [plan.n_requests]: those given last; owned */
+    td_value *row_requests; /* [n_rows, plan.n_requests]: each row's part of them */
+    int64_t *images_per_row; /* for the next append; NULL: by placeholders */
+    size_t n_images_per_row;
+    td_value *outputs; /* [n_rows, n_outputs]: of the latest pass of a model without logits */
+    size_t n_outputs;
+    td_floats vector;
     atomic_bool cancel;
     atomic_bool running;
     bool fresh; /* appended or rewound since the last forward: the next one is a prompt */
@@ -62,6 +78,33 @@ void td_generation_free(td_generation *g); /* NULL is fine */
 
 treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err);
 treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length, treadle_error *err);
+
+/* Another generation that goes on from where this one is: same rows, tokens and state; nothing is shared but the model. */
+treadle_status td_generation_fork(const td_generation *g, td_generation **out, treadle_error *err);
+
+/* --- requests.c: tensors by the names of the graphs' inputs, for the next append. INVALID_ARGUMENT: no such name, another type or shape. */
+treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor,
+                                        treadle_error *err);
+/* How many images belong to each row of the next append; without it placeholders are counted. */
+treadle_status td_generation_set_images(td_generation *g, const int64_t *images_per_row, size_t n_rows,
+                                        treadle_error *err);
+treadle_status td_generation_take_tensors(td_generation *g, const treadle_ids *rows, size_t n_rows, bool *out_fresh,
+                                          treadle_error *err);
+void td_generation_clear_tensors(td_generation *g); /* forgets what is staged */
+void td_generation_free_tensors(td_generation *g);
+
+/* --- encode.c: models without logits. */
+/* One pass for every row with something appended; outputs are then kept. */
+treadle_status td_generation_encode(td_generation *g, treadle_error *err);
+/* An output of a row, by its name or "session.name". */
+treadle_status td_generation_output(const td_generation *g, size_t row, const char *name, const td_tensor **out,
+                                    treadle_error *err);
+/* The row's vector, pooled as the plan says; valid until the next call. */
+treadle_status td_generation_embedding(td_generation *g, size_t row, const float **out, int64_t *out_dim,
+                                       treadle_error *err);
+void td_generation_free_outputs(td_generation *g);
+/* Gives the executor a row's source, tensors and what is new about them. */
+void td_generation_fill_row(td_generation *g, size_t row);
 
 /* Runs what is not run yet; afterwards every row that has tokens has logits. */
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err);

@@ -6,7 +6,6 @@
 treadle_status td_generation_new(const td_runtime *runtime, const td_generation_options *options, td_generation **out,
                                  treadle_error *err) {
     const td_plan *plan = runtime->plan;
-    if (plan->cannot_run) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", plan->cannot_run);
     if (options->max_length > plan->context_length)
         return td_fail(err, TREADLE_INVALID_ARGUMENT,
                        "expected a max_length of at most the context length %lld, found %lld",
@@ -17,6 +16,12 @@ treadle_status td_generation_new(const td_runtime *runtime, const td_generation_
     g->runtime = runtime;
     g->options = *options;
     if (!options->has_seed) g->options.seed = td_time_ns() ^ ((uint64_t)(uintptr_t)g << 16);
+    g->staged = td_alloc_zero(plan->n_requests, sizeof *g->staged);
+    g->requests = td_alloc_zero(plan->n_requests, sizeof *g->requests);
+    if (!g->staged || !g->requests) {
+        td_generation_free(g);
+        return td_fail_memory(err, "a generator", 0);
+    }
     atomic_init(&g->cancel, false);
     atomic_init(&g->running, false);
     *out = g;
@@ -27,8 +32,12 @@ void td_generation_free(td_generation *g) {
     if (!g) return;
     for (size_t r = 0; g->timelines && r < g->n_rows; r++) {
         td_free(g->timelines[r].ids);
+        td_free(g->timelines[r].source);
         td_vec_free(&g->timelines[r].steps);
     }
+    td_generation_free_tensors(g);
+    td_generation_free_outputs(g);
+    td_vec_free(&g->vector);
     td_free(g->timelines);
     td_free(g->rows);
     td_sampler_free(&g->sampler);
@@ -65,9 +74,30 @@ static treadle_status grow(td_timeline *t, int64_t n, treadle_error *err) {
     return TREADLE_OK;
 }
 
+/* Tokens that an append adds to a row's timeline, which an encoder-decoder starts itself: its prompt is the source's. */
+static bool is_source(const td_generation *g, size_t r) {
+    return g->runtime->plan->source_prompt && (!g->n_rows || g->timelines[r].n == 0);
+}
+
+static treadle_ids timeline_part(const td_generation *g, const treadle_ids *rows, size_t r) {
+    bool starts = !g->n_rows || g->timelines[r].n == 0;
+    if (is_source(g, r) || (starts && rows[r].n == 0))
+        return (treadle_ids){g->options.decoder_start, g->options.n_decoder_start};
+    return rows[r];
+}
+
+static treadle_status check_ids(const td_generation *g, treadle_ids ids, size_t r, treadle_error *err) {
+    int64_t vocab = g->runtime->plan->vocab;
+    for (size_t i = 0; i < ids.n; i++)
+        if (ids.ids[i] < 0 || (vocab > 0 && ids.ids[i] >= vocab))
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "token %zu of row %zu is %d: expected an id from 0 to %lld", i, r,
+                           ids.ids[i], (long long)(vocab > 0 ? vocab - 1 : INT32_MAX));
+    return TREADLE_OK;
+}
+
 /* Everything that can be wrong with an append, before anything changes. */
 static treadle_status check_append(const td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
-    int64_t vocab = g->runtime->plan->vocab;
+    const td_plan *plan = g->runtime->plan;
     if (n_rows == 0) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected at least one row, found none");
     if (n_rows > 65536) return td_fail(err, TREADLE_LIMIT, "expected at most 65536 rows, found %zu", n_rows);
     if (g->n_rows && n_rows != g->n_rows)
@@ -75,34 +105,61 @@ static treadle_status check_append(const td_generation *g, const treadle_ids *ro
                        n_rows);
     for (size_t r = 0; r < n_rows; r++) {
         int64_t before = g->n_rows ? g->timelines[r].n : 0;
-        if (!before && !rows[r].n)
+        treadle_ids part = timeline_part(g, rows, r);
+        if (is_source(g, r) && !rows[r].n)
             return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
-        if (rows[r].n > (size_t)(g->options.max_length - before))
+        if (!before && !part.n && !plan->cannot_run) {
+            if (!plan->source_prompt)
+                return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
+            return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                           "expected a token that the decoder starts from (tokens.decoder_start or tokens.bos), found none");
+        }
+        if (part.n > (size_t)(g->options.max_length - before))
             return td_fail(
                 err, TREADLE_LIMIT, "row %zu would have %lld tokens; the limit is %lld (%s)", r,
-                (long long)(before + (int64_t)TD_MIN(rows[r].n, (size_t)INT32_MAX)), (long long)g->options.max_length,
-                g->options.max_length == g->runtime->plan->context_length ? "the context length" : "max_length");
-        for (size_t i = 0; i < rows[r].n; i++)
-            if (rows[r].ids[i] < 0 || (vocab > 0 && rows[r].ids[i] >= vocab))
-                return td_fail(err, TREADLE_INVALID_ARGUMENT,
-                               "token %zu of row %zu is %d: expected an id from 0 to %lld", i, r, rows[r].ids[i],
-                               (long long)(vocab > 0 ? vocab - 1 : INT32_MAX));
+                (long long)(before + (int64_t)TD_MIN(part.n, (size_t)INT32_MAX)), (long long)g->options.max_length,
+                g->options.max_length == plan->context_length ? "the context length" : "max_length");
+        TD_TRY(check_ids(g, part, r, err));
+        if (is_source(g, r)) TD_TRY(check_ids(g, rows[r], r, err));
     }
     return TREADLE_OK;
 }
 
+/* The prompt of an encoder-decoder. */
+static treadle_status set_source(td_timeline *t, treadle_ids ids, treadle_error *err) {
+    int32_t *copy = td_alloc_array(ids.n, sizeof *copy);
+    if (!copy) return td_fail_memory(err, "a prompt", ids.n * sizeof *copy);
+    memcpy(copy, ids.ids, ids.n * sizeof *copy);
+    td_free(t->source);
+    t->source = copy;
+    t->n_source = (int64_t)ids.n;
+    return TREADLE_OK;
+}
+
+static void extend(td_generation *g, size_t r, treadle_ids part, bool fresh_requests) {
+    td_timeline *t = &g->timelines[r];
+    if (part.n) memcpy(t->ids + t->n, part.ids, part.n * sizeof *t->ids);
+    t->n += (int64_t)part.n;
+    t->first_new = t->run_first = t->n;
+    t->finish = TREADLE_FINISH_NONE;
+    t->fresh = true;
+    t->fresh_requests = fresh_requests;
+    t->had_requests |= fresh_requests;
+    g->rows[r].logits = NULL;
+}
+
 treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
+    bool fresh = false;
     TD_TRY(check_append(g, rows, n_rows, err));
     if (!g->n_rows) TD_TRY(make_rows(g, n_rows, err));
-    for (size_t r = 0; r < n_rows; r++) TD_TRY(grow(&g->timelines[r], g->timelines[r].n + (int64_t)rows[r].n, err));
+    for (size_t r = 0; r < n_rows; r++)
+        TD_TRY(grow(&g->timelines[r], g->timelines[r].n + (int64_t)timeline_part(g, rows, r).n, err));
+    TD_TRY(td_generation_take_tensors(g, rows, n_rows, &fresh, err));
+    for (size_t r = 0; r < n_rows; r++)
+        if (is_source(g, r)) TD_TRY(set_source(&g->timelines[r], rows[r], err));
     for (size_t r = 0; r < n_rows; r++) {
-        td_timeline *t = &g->timelines[r];
-        if (!rows[r].n) continue;
-        memcpy(t->ids + t->n, rows[r].ids, rows[r].n * sizeof *t->ids);
-        t->n += (int64_t)rows[r].n;
-        t->first_new = t->run_first = t->n;
-        t->finish = TREADLE_FINISH_NONE;
-        g->rows[r].logits = NULL;
+        treadle_ids part = timeline_part(g, rows, r);
+        if (part.n || g->runtime->plan->cannot_run) extend(g, r, part, fresh);
     }
     g->fresh = true;
     return TREADLE_OK;
@@ -115,12 +172,22 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
     if (length > (size_t)t->n)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "cannot rewind row %zu to %zu tokens: it has %lld", row, length,
                        (long long)t->n);
+    if (length && length < (size_t)t->n && t->had_requests && !td_state_can_truncate(g->runtime->plan))
+        return td_fail(err, TREADLE_UNSUPPORTED,
+                       "cannot rewind row %zu to %zu tokens: recurrent state is made anew from the first token, and the "
+                       "tensors of its prompt are gone. Rewind to 0 and append again",
+                       row, length);
     t->n = t->first_new = t->run_first = (int64_t)length;
     t->finish = TREADLE_FINISH_NONE;
+    t->fresh &= length > 0;
     g->rows[row].logits = NULL;
     g->fresh = true;
-    /* The last token that stays is run again: its logits are what the next token is chosen from. */
-    td_exec_truncate(g->exec, row, TD_MAX(t->n - 1, (int64_t)0));
+    if (length) {
+        td_exec_truncate(g->exec, row, t->n);
+        return TREADLE_OK;
+    }
+    t->had_requests = false;
+    td_exec_restart(g->exec, row); /* a new request: what belongs to the request as a whole is run again */
     return TREADLE_OK;
 }
 
@@ -136,4 +203,54 @@ treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_err
         most = TD_MAX(most, n);
     }
     return td_exec_reserve(g->exec, most, err);
+}
+
+/* --- forks */
+
+static treadle_status copy_timeline(td_timeline *to, const td_timeline *from, treadle_error *err) {
+    TD_TRY(grow(to, TD_MAX(from->n, (int64_t)1), err));
+    int32_t *ids = to->ids;
+    int64_t capacity = to->capacity;
+    if (from->n) memcpy(ids, from->ids, (size_t)from->n * sizeof *ids);
+    *to = *from;
+    to->ids = ids;
+    to->capacity = capacity;
+    to->source = NULL;
+    memset(&to->steps, 0, sizeof to->steps);
+    to->first_new = to->run_first = to->n;
+    if (!from->source) return TREADLE_OK;
+    return set_source(to, (treadle_ids){from->source, (size_t)from->n_source}, err);
+}
+
+treadle_status td_generation_fork(const td_generation *from, td_generation **out, treadle_error *err) {
+    const td_plan *plan = from->runtime->plan;
+    td_generation *g = NULL;
+    treadle_status status = td_generation_new(from->runtime, &from->options, &g, err);
+    if (status == TREADLE_OK && from->n_rows) status = make_rows(g, from->n_rows, err);
+    for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++)
+        status = copy_timeline(&g->timelines[r], &from->timelines[r], err);
+    if (status == TREADLE_OK && from->exec) {
+        td_exec *exec = NULL;
+        status = td_exec_clone(from->exec, &exec, err);
+        if (status == TREADLE_OK) {
+            td_exec_free(g->exec);
+            g->exec = exec;
+        }
+    }
+    if (status == TREADLE_OK && from->row_requests) {
+        g->row_requests = td_alloc_zero(g->n_rows * plan->n_requests, sizeof *g->row_requests);
+        if (!g->row_requests) status = td_fail_memory(err, "a fork", 0);
+        else memcpy(g->row_requests, from->row_requests, g->n_rows * plan->n_requests * sizeof *g->row_requests);
+    }
+    for (size_t i = 0; status == TREADLE_OK && i < plan->n_requests; i++) {
+        g->requests[i] = from->requests[i];
+        if (g->requests[i].kind == TD_VALUE_TENSOR) td_buffer_retain(g->requests[i].tensor.buffer);
+    }
+    if (status != TREADLE_OK) {
+        td_generation_free(g);
+        return status;
+    }
+    g->fresh = from->fresh;
+    *out = g;
+    return TREADLE_OK;
 }

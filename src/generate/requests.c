@@ -1,0 +1,256 @@
+/* generate/requests.c - named tensors that come with an append: checked against the graphs, kept, and given to their rows.
+ *
+ * With one row a tensor is that row's as it is. With several, dimension 0 says whose it is: images (and what has a row per image, or
+ * patches counted by a grid) go to rows in the order of their placeholders; anything else has one row per prompt.
+ * Source: the contract of the config, section 3. */
+#include "base/alloc.h"
+#include "generate/generate.h"
+#include "tensor/half.h"
+
+/* --- checking */
+
+static const td_light_port *port_of(const td_plan *plan, size_t i) {
+    const td_plan_request *r = &plan->requests[i];
+    return r->session < 0 ? NULL : &plan->sessions[r->session].signature->inputs[r->input];
+}
+
+static treadle_status unknown_tensor(const td_plan *plan, const char *name, treadle_error *err) {
+    td_buf names = {0};
+    for (size_t i = 0; i < plan->n_requests; i++)
+        td_buf_printf(&names, "%s%.*s", i ? ", " : "", TD_STR_ARGS(plan->requests[i].name));
+    treadle_status status = td_fail(err, TREADLE_INVALID_ARGUMENT, "no session of this model takes a tensor \"%.200s\" (%s%.*s)",
+                                    name, names.n ? "it takes: " : "it takes none", (int)TD_MIN(names.n, (size_t)400),
+                                    names.p ? names.p : "");
+    td_buf_free(&names);
+    return status;
+}
+
+static treadle_status check_shape(const td_light_port *port, const td_tensor *t, treadle_error *err) {
+    char given[128], wanted[128];
+    bool fits = port->shape.rank < 0 || port->shape.rank == t->shape.rank;
+    if (!fits)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected %d dimensions, found %d (%s)",
+                       TD_STR_ARGS(port->name), port->shape.rank, t->shape.rank, td_shape_text(&t->shape, given));
+    /* Dimension 0 of a batch is cut into rows or images later. */
+    for (int i = 1; i < port->shape.rank; i++) fits &= port->shape.dims[i] < 0 || port->shape.dims[i] == t->shape.dims[i];
+    if (fits) return TREADLE_OK;
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected shape %s, found %s", TD_STR_ARGS(port->name),
+                   td_shape_text(&port->shape, wanted), td_shape_text(&t->shape, given));
+}
+
+/* A dense copy with the graph's element type; numbers are converted within floating-point types and within integers. */
+static treadle_status copy_as(const td_tensor *from, td_dtype dtype, td_str name, td_value *out, treadle_error *err) {
+    td_value same = {.kind = TD_VALUE_TENSOR, .tensor = *from};
+    size_t bytes;
+    if (from->dtype == dtype)
+        return td_value_copy(out, &same) ? TREADLE_OK : td_fail_memory(err, "a tensor of the request", 0);
+    td_kind a = td_dtype_kind(from->dtype), b = td_dtype_kind(dtype);
+    bool integers = (a == TD_KIND_INT || a == TD_KIND_UINT || a == TD_KIND_BOOL) &&
+                    (b == TD_KIND_INT || b == TD_KIND_UINT || b == TD_KIND_BOOL);
+    if (!integers && !(a == TD_KIND_FLOAT && b == TD_KIND_FLOAT))
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected %s, found %s", TD_STR_ARGS(name),
+                       td_dtype_name(dtype), td_dtype_name(from->dtype));
+    int64_t n = td_tensor_count(from);
+    td_buffer *buffer = td_dtype_bytes(dtype, n, &bytes) ? td_buffer_new(bytes) : NULL;
+    if (!buffer) return td_fail_memory(err, "a tensor of the request", 0);
+    *out = (td_value){.kind = TD_VALUE_TENSOR};
+    td_tensor_view(&out->tensor, dtype, &from->shape, buffer->data);
+    out->tensor.buffer = buffer;
+    for (int64_t i = 0; i < n; i++) {
+        if (integers) td_store_i64(dtype, buffer->data, i, td_load_i64(from->dtype, from->data, i));
+        else td_store_f64(dtype, buffer->data, i, td_load_f64(from->dtype, from->data, i));
+    }
+    return TREADLE_OK;
+}
+
+treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor, treadle_error *err) {
+    const td_plan *plan = g->runtime->plan;
+    size_t i = 0;
+    while (i < plan->n_requests && !td_str_equal(plan->requests[i].name, td_str_from(name))) i++;
+    if (i == plan->n_requests) return unknown_tensor(plan, name, err);
+    const td_light_port *port = port_of(plan, i);
+    td_value copy;
+    if (port) TD_TRY(check_shape(port, tensor, err));
+    TD_TRY(copy_as(tensor, port ? port->dtype : tensor->dtype, plan->requests[i].name, &copy, err));
+    td_value_release(&g->staged[i]);
+    g->staged[i] = copy;
+    return TREADLE_OK;
+}
+
+treadle_status td_generation_set_images(td_generation *g, const int64_t *images_per_row, size_t n_rows,
+                                        treadle_error *err) {
+    int64_t *copy = td_alloc_array(TD_MAX(n_rows, (size_t)1), sizeof *copy);
+    if (!copy) return td_fail_memory(err, "images per row", n_rows * sizeof *copy);
+    for (size_t r = 0; r < n_rows; r++) {
+        if (images_per_row[r] < 0 || images_per_row[r] > INT32_MAX) {
+            td_free(copy);
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a number of images of at least 0, found %lld",
+                           (long long)images_per_row[r]);
+        }
+        copy[r] = images_per_row[r];
+    }
+    td_free(g->images_per_row);
+    g->images_per_row = copy;
+    g->n_images_per_row = n_rows;
+    return TREADLE_OK;
+}
+
+/* --- whose it is */
+
+typedef enum belongs { TO_ROW, TO_IMAGE, TO_PATCHES } belongs;
+
+/* What dimension 0 of a request tensor counts. */
+static belongs what_counts(const td_plan *plan, int32_t request) {
+    for (size_t k = 0; k < plan->n_steps; k++) {
+        const td_plan_step *step = &plan->steps[k];
+        const td_plan_session *s = &plan->sessions[step->session];
+        if (request == step->crop_request || request == step->grid_request) return TO_IMAGE;
+        for (size_t i = 0; i < s->signature->n_inputs; i++) {
+            if (s->feeds[i].kind != TD_FEED_REQUEST || s->feeds[i].index != request) continue;
+            if (step->slices) return step->slices[i] == TD_SLICE_ROWS ? TO_PATCHES : step->slices[i] == TD_SLICE_IMAGE ? TO_IMAGE : TO_ROW;
+            if (step->modality == TD_MODALITY_IMAGE && step->when == TD_WHEN_PROMPT) return TO_IMAGE;
+        }
+    }
+    const td_plan_mrope *m = &plan->mrope;
+    return plan->position == TD_POSITION_MROPE_3D && (request == m->image_grid || request == m->video_grid) ? TO_IMAGE : TO_ROW;
+}
+
+/* Images of each row by what its prompt shows: placeholders that stand together are one. */
+static void count_placeholders(const td_generation *g, const treadle_ids *rows, size_t n_rows, int64_t *out) {
+    int32_t token = g->options.image_token;
+    for (size_t r = 0; r < n_rows; r++) {
+        out[r] = 0;
+        for (size_t i = 0; token >= 0 && i < rows[r].n; i++)
+            out[r] += rows[r].ids[i] == token && (i == 0 || rows[r].ids[i - 1] != token);
+    }
+}
+
+static int64_t patches(const td_tensor *grid, int64_t first, int64_t n) {
+    int64_t total = 0;
+    for (int64_t i = first; i < first + n && i < grid->shape.dims[0]; i++) {
+        int64_t product = 1;
+        for (int64_t d = 0; d < grid->shape.dims[1]; d++) {
+            int64_t v = td_load_i64(grid->dtype, grid->data, i * grid->shape.dims[1] + d);
+            if (v < 0 || TD_MUL_OVERFLOWS(product, v, &product)) return -1;
+        }
+        if (TD_ADD_OVERFLOWS(total, product, &total)) return -1;
+    }
+    return total;
+}
+
+static const td_tensor *grid_of(const td_generation *g) {
+    for (size_t k = 0; k < g->runtime->plan->n_steps; k++) {
+        int32_t request = g->runtime->plan->steps[k].grid_request;
+        if (g->runtime->plan->steps[k].slices && request >= 0 && g->requests[request].kind == TD_VALUE_TENSOR &&
+            g->requests[request].tensor.shape.rank == 2)
+            return &g->requests[request].tensor;
+    }
+    return NULL;
+}
+
+static void cut_rows(const td_value *whole, int64_t first, int64_t n, td_value *out) {
+    *out = (td_value){0};
+    if (n == 0) return;
+    *out = *whole;
+    out->tensor.buffer = NULL; /* a view: the generation holds the memory */
+    out->tensor.shape.dims[0] = n;
+    size_t offset = (size_t)(first * whole->tensor.strides[0]) * (size_t)td_dtype_bits(whole->tensor.dtype) / 8;
+    out->tensor.data = (char *)whole->tensor.data + offset;
+}
+
+/* Cuts one tensor for all rows; images: how many each row has. */
+static treadle_status deal(td_generation *g, size_t i, const int64_t *images, size_t n_rows, treadle_error *err) {
+    const td_plan *plan = g->runtime->plan;
+    const td_value *whole = &g->requests[i];
+    belongs kind = what_counts(plan, (int32_t)i);
+    const td_tensor *grid = kind == TO_PATCHES ? grid_of(g) : NULL;
+    int64_t first = 0, first_image = 0, dim0 = whole->tensor.shape.rank > 0 ? whole->tensor.shape.dims[0] : -1, total = 0;
+    for (size_t r = 0; r < n_rows; r++) total += kind == TO_ROW ? 1 : images[r];
+    if (kind == TO_PATCHES) total = grid ? patches(grid, 0, total) : -1;
+    if (dim0 != total)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected %lld %s for the %zu rows, found %lld",
+                       TD_STR_ARGS(plan->requests[i].name), (long long)total,
+                       kind == TO_ROW     ? "rows"
+                       : kind == TO_IMAGE ? "images"
+                                          : "patches",
+                       n_rows, (long long)dim0);
+    for (size_t r = 0; r < n_rows; r++) {
+        int64_t n = kind == TO_ROW ? 1 : kind == TO_IMAGE ? images[r] : patches(grid, first_image, images[r]);
+        cut_rows(whole, first, n, &g->row_requests[r * plan->n_requests + i]);
+        first += n;
+        first_image += images[r];
+    }
+    return TREADLE_OK;
+}
+
+static treadle_status deal_all(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
+    size_t n = g->runtime->plan->n_requests;
+    if (n_rows == 1) {
+        for (size_t i = 0; i < n; i++) {
+            g->row_requests[i] = g->requests[i];
+            g->row_requests[i].tensor.buffer = NULL;
+        }
+        return TREADLE_OK;
+    }
+    int64_t *images = td_alloc_array(n_rows, sizeof *images);
+    if (!images) return td_fail_memory(err, "images per row", 0);
+    count_placeholders(g, rows, n_rows, images);
+    treadle_status status = TREADLE_OK;
+    if (g->images_per_row && g->n_images_per_row != n_rows)
+        status = td_fail(err, TREADLE_INVALID_ARGUMENT, "expected images_per_row for %zu rows, found %zu", n_rows,
+                         g->n_images_per_row);
+    else if (g->images_per_row) memcpy(images, g->images_per_row, n_rows * sizeof *images);
+    for (size_t i = 0; status == TREADLE_OK && i < n; i++)
+        if (g->requests[i].kind == TD_VALUE_TENSOR) status = deal(g, i, images, n_rows, err);
+    td_free(images);
+    return status;
+}
+
+/* --- with an append */
+
+treadle_status td_generation_take_tensors(td_generation *g, const treadle_ids *rows, size_t n_rows, bool *out_fresh,
+                                          treadle_error *err) {
+    size_t n = g->runtime->plan->n_requests;
+    bool any = false;
+    *out_fresh = false;
+    for (size_t i = 0; i < n; i++) any |= g->staged[i].kind != TD_VALUE_NONE;
+    if (!any) return TREADLE_OK;
+    if (!g->row_requests) g->row_requests = td_alloc_zero(n_rows * n, sizeof *g->row_requests);
+    td_value *old = td_alloc_zero(n, sizeof *old), *old_rows = td_alloc_zero(n_rows * n, sizeof *old_rows);
+    if (!g->row_requests || !old || !old_rows) {
+        td_free(old);
+        td_free(old_rows);
+        return td_fail_memory(err, "tensors of the request", 0);
+    }
+    memcpy(old, g->requests, n * sizeof *old);
+    memcpy(old_rows, g->row_requests, n_rows * n * sizeof *old_rows);
+    memset(g->row_requests, 0, n_rows * n * sizeof *g->row_requests);
+    memcpy(g->requests, g->staged, n * sizeof *old);
+    treadle_status status = deal_all(g, rows, n_rows, err);
+    if (status == TREADLE_OK) {
+        for (size_t i = 0; i < n; i++) td_value_release(&old[i]);
+        memset(g->staged, 0, n * sizeof *g->staged);
+        *out_fresh = true;
+    } else { /* what was staged stays staged, what was given stays given */
+        memcpy(g->requests, old, n * sizeof *old);
+        memcpy(g->row_requests, old_rows, n_rows * n * sizeof *old_rows);
+    }
+    td_free(old);
+    td_free(old_rows);
+    return status;
+}
+
+void td_generation_clear_tensors(td_generation *g) {
+    for (size_t i = 0; g->staged && i < g->runtime->plan->n_requests; i++) td_value_release(&g->staged[i]);
+    td_free(g->images_per_row);
+    g->images_per_row = NULL;
+    g->n_images_per_row = 0;
+}
+
+void td_generation_free_tensors(td_generation *g) {
+    td_generation_clear_tensors(g);
+    for (size_t i = 0; g->requests && i < g->runtime->plan->n_requests; i++) td_value_release(&g->requests[i]);
+    td_free(g->staged);
+    td_free(g->requests);
+    td_free(g->row_requests);
+}
