@@ -37,6 +37,8 @@ typedef struct treadle_generate_options {
     bool ignore_eos;              /* end tokens do not end; default false */
     const char *const *stop;      /* stop strings, if n_stop >= 0; need a tokenizer; copied */
     int64_t n_stop;               /* -1: the model's */
+    const int32_t *decoder_start; /* what an encoder-decoder's answer begins with, if n_decoder_start >= 0; copied */
+    int64_t n_decoder_start;      /* -1: the model's (tokens.decoder_start, else tokens.bos) */
     bool keep_logits;   /* keep what each new token was chosen from (treadle_generator_step_logits); default false */
     bool prompt_logits; /* compute logits of all prompt positions (treadle_generator_prompt_logits); default false */
 } treadle_generate_options;
@@ -58,6 +60,24 @@ typedef struct treadle_ids {
  * failure the generator is unchanged. */
 TREADLE_API treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows,
                                                     size_t n_rows, treadle_error *error);
+
+/* A tensor for the next append, by the name of the graph's input: images, audio features, anything that no token stands for. Copied;
+ * numbers are converted to the input's type within floating-point types and within integers. With several rows dimension 0 is
+ * cut: images go to rows in the order of their placeholders, anything else has one row per prompt. The tensors given before an
+ * append belong to it; those given again later replace them. A name that no session takes, another rank or another fixed
+ * dimension: TREADLE_INVALID_ARGUMENT. */
+TREADLE_API treadle_status treadle_generator_set_tensor(treadle_generator *generator, const char *name,
+                                                        const treadle_tensor *tensor, treadle_error *error);
+/* How many images belong to each row of the next append. Not needed for one row, nor where placeholders tell. */
+TREADLE_API treadle_status treadle_generator_set_images_per_row(treadle_generator *generator,
+                                                                const int64_t *images_per_row, size_t n_rows,
+                                                                treadle_error *error);
+/* Forgets tensors and images per row that were given for an append that did not come about. */
+TREADLE_API void treadle_generator_clear_tensors(treadle_generator *generator);
+
+/* Another generator that goes on from here: same tokens, state and options, nothing shared but the model. The caller frees it. */
+TREADLE_API treadle_status treadle_generator_fork(const treadle_generator *generator, treadle_generator **out,
+                                                  treadle_error *error);
 
 /* Keeps the first `length` tokens of a row (prompt and new ones; a last token that was not run yet counts). Where the state
  * cannot be cut (recurrent), what stays is run again. */
@@ -100,6 +120,17 @@ TREADLE_API treadle_status treadle_generator_run(treadle_generator *generator, i
 /* Asks a run to end; returns at once. The run ends before its next token, or inside a long prefill. Any thread. Works once: the next
  * run starts afresh; without a run under way it does nothing later. */
 TREADLE_API void treadle_generator_cancel(treadle_generator *generator);
+
+/* --- models without logits (feature extraction, reranking, speech synthesis, anything that runs once). An append takes ids, if the
+ * model takes ids (else rows of no tokens), and tensors; treadle_generator_prefill then makes one pass for each row. Recurrent
+ * state goes on from pass to pass; rewinding to 0 starts it afresh. */
+
+/* An output of a row's latest pass by its name, or "session.name": [1, ...], valid until the next call that changes the generator. */
+TREADLE_API treadle_status treadle_generator_output(const treadle_generator *generator, size_t row, const char *name,
+                                                    treadle_tensor *out, treadle_error *error);
+/* The vector of a row, float32 [dim]: its hidden states pooled and normalised as the model's config says. Valid until the next call. */
+TREADLE_API treadle_status treadle_generator_embedding(treadle_generator *generator, size_t row, treadle_tensor *out,
+                                                       treadle_error *error);
 
 /* --- results. Pointers live until the next call that changes the generator. A row from n_rows on is empty. */
 TREADLE_API size_t treadle_generator_n_rows(const treadle_generator *generator);

@@ -17,6 +17,7 @@ void treadle_generate_options_init(treadle_generate_options *options) {
         .seed = -1,
         .n_eos = -1,
         .n_stop = -1,
+        .n_decoder_start = -1,
     };
 }
 
@@ -56,6 +57,35 @@ treadle_status treadle_generator_append(treadle_generator *generator, const trea
     for (size_t r = 0; r < n_rows; r++)
         if (rows[r].n && !rows[r].ids) return td_fail(error, TREADLE_INVALID_ARGUMENT, "row %zu has no ids", r);
     return td_request_append(generator, rows, n_rows, error);
+}
+
+treadle_status treadle_generator_set_tensor(treadle_generator *generator, const char *name, const treadle_tensor *tensor,
+                                            treadle_error *error) {
+    td_tensor own;
+    size_t bytes;
+    TD_TRY(need_idle(generator, error));
+    TD_NEED(name);
+    TD_NEED(tensor);
+    TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
+    if (bytes && !tensor->data) return td_fail(error, TREADLE_INVALID_ARGUMENT, "tensor->data is NULL");
+    return td_generation_set_tensor(generator->generation, name, &own, error);
+}
+
+treadle_status treadle_generator_set_images_per_row(treadle_generator *generator, const int64_t *images_per_row,
+                                                    size_t n_rows, treadle_error *error) {
+    TD_TRY(need_idle(generator, error));
+    if (n_rows) TD_NEED(images_per_row);
+    return td_generation_set_images(generator->generation, images_per_row, n_rows, error);
+}
+
+void treadle_generator_clear_tensors(treadle_generator *generator) {
+    if (generator) td_generation_clear_tensors(generator->generation);
+}
+
+treadle_status treadle_generator_fork(const treadle_generator *generator, treadle_generator **out, treadle_error *error) {
+    TD_TRY(need_idle(generator, error));
+    TD_NEED(out);
+    return td_request_fork(generator, out, error);
 }
 
 treadle_status treadle_generator_rewind(treadle_generator *generator, size_t row, size_t length, treadle_error *error) {
@@ -114,6 +144,26 @@ static treadle_status check_row(const treadle_generator *generator, size_t row, 
     if (row < generator->generation->n_rows) return TREADLE_OK;
     return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a row below %zu, found %zu",
                    generator->generation->n_rows, row);
+}
+
+treadle_status treadle_generator_output(const treadle_generator *generator, size_t row, const char *name,
+                                        treadle_tensor *out, treadle_error *error) {
+    const td_tensor *tensor = NULL;
+    TD_TRY(check_row(generator, row, out, error));
+    TD_NEED(name);
+    TD_TRY(td_generation_output(generator->generation, row, name, &tensor, error));
+    td_api_view(tensor, out);
+    return TREADLE_OK;
+}
+
+treadle_status treadle_generator_embedding(treadle_generator *generator, size_t row, treadle_tensor *out,
+                                           treadle_error *error) {
+    const float *vector = NULL;
+    int64_t dim = 0;
+    TD_TRY(check_row(generator, row, out, error));
+    TD_TRY(td_generation_embedding(generator->generation, row, &vector, &dim, error));
+    *out = (treadle_tensor){.dtype = TREADLE_DTYPE_FLOAT, .rank = 1, .dims = {dim}, .data = vector};
+    return TREADLE_OK;
 }
 
 static void float_view(const float *data, int64_t rows, int64_t vocab, treadle_tensor *out) {

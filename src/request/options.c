@@ -79,6 +79,44 @@ static treadle_status copy_stops(treadle_generator *g, const treadle_generate_op
     return TREADLE_OK;
 }
 
+static treadle_status copy_ids(td_arena *arena, const int32_t *ids, size_t n, const int32_t **out, treadle_error *err) {
+    int32_t *copy = TD_ARENA_ARRAY(arena, int32_t, n);
+    if (!copy) return td_fail_memory(err, "ids", n * sizeof *copy);
+    if (n) memcpy(copy, ids, n * sizeof *copy);
+    *out = copy;
+    return TREADLE_OK;
+}
+
+/* The caller's, else the model's, else the token that texts begin with. */
+static treadle_status copy_decoder_start(treadle_generator *g, const treadle_generate_options *o,
+                                         td_generation_options *out, treadle_error *err) {
+    const td_config_tokens *tokens = &g->model->config->tokens;
+    const int32_t *ids = o->decoder_start;
+    size_t n = o->n_decoder_start >= 0 ? (size_t)o->n_decoder_start : 0;
+    if (o->n_decoder_start < 0) {
+        ids = tokens->decoder_start.n ? tokens->decoder_start.ids : &tokens->bos;
+        n = tokens->decoder_start.n ? tokens->decoder_start.n : tokens->bos >= 0;
+    }
+    if (n > 65536 || (n && !ids))
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected decoder_start to list up to 65536 tokens, found %zu", n);
+    out->n_decoder_start = n;
+    return copy_ids(&g->arena, ids, n, &out->decoder_start, err);
+}
+
+treadle_status td_request_copy_options(treadle_generator *to, const treadle_generator *from, treadle_error *err) {
+    td_generation_options *o = &to->generation->options;
+    td_str *stops = TD_ARENA_ARRAY(&to->arena, td_str, from->n_stops);
+    if (!stops) return td_fail_memory(err, "stop strings", 0);
+    for (size_t i = 0; i < from->n_stops; i++) {
+        stops[i] = td_arena_str(&to->arena, from->stops[i]);
+        if (!stops[i].p) return td_fail_memory(err, "stop strings", 0);
+    }
+    to->stops = stops;
+    to->n_stops = from->n_stops;
+    TD_TRY(copy_ids(&to->arena, o->sample.eos, o->sample.n_eos, &o->sample.eos, err));
+    return copy_ids(&to->arena, o->decoder_start, o->n_decoder_start, &o->decoder_start, err);
+}
+
 treadle_status td_request_fill(treadle_generator *g, const treadle_generate_options *options,
                                td_generation_options *out, treadle_error *err) {
     const td_config *c = g->model->config;
@@ -92,6 +130,7 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
         .seed = (uint64_t)(o.seed >= 0 ? o.seed : c->generation.sampling.seed),
         .keep_logits = o.keep_logits,
         .prompt_logits = o.prompt_logits,
+        .image_token = c->tokens.image,
     };
     if (out->max_length < 1)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a max_length of at least 1, found %lld",
@@ -100,5 +139,6 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected max_new_tokens of at least 0, found %lld",
                        (long long)out->max_new_tokens);
     TD_TRY(copy_stops(g, &o, err));
+    TD_TRY(copy_decoder_start(g, &o, out, err));
     return td_request_params(&o, c, &g->arena, &out->sample, err);
 }

@@ -25,6 +25,30 @@ treadle_status td_request_new(const treadle_model *model, const treadle_generate
     return TREADLE_OK;
 }
 
+static treadle_status open_texts(treadle_generator *g, treadle_error *err) {
+    if (g->texts) return TREADLE_OK;
+    g->texts = td_alloc_zero(g->generation->n_rows, sizeof *g->texts);
+    if (!g->texts) return td_fail_memory(err, "rows of text", 0);
+    for (size_t r = 0; r < g->generation->n_rows; r++) g->texts[r].pushed = -1;
+    return TREADLE_OK;
+}
+
+treadle_status td_request_fork(const treadle_generator *from, treadle_generator **out, treadle_error *err) {
+    treadle_generator *g = td_alloc_zero(1, sizeof *g);
+    if (!g) return td_fail_memory(err, "a generator", sizeof *g);
+    td_arena_init(&g->arena);
+    g->model = from->model;
+    treadle_status status = td_generation_fork(from->generation, &g->generation, err);
+    if (status == TREADLE_OK) status = td_request_copy_options(g, from, err);
+    if (status == TREADLE_OK && g->generation->n_rows) status = open_texts(g, err);
+    if (status != TREADLE_OK) {
+        td_request_free(g);
+        return status;
+    }
+    *out = g;
+    return TREADLE_OK;
+}
+
 void td_request_free(treadle_generator *g) {
     if (!g) return;
     for (size_t r = 0; g->texts && r < g->generation->n_rows; r++) {
@@ -35,14 +59,6 @@ void td_request_free(treadle_generator *g) {
     td_generation_free(g->generation);
     td_arena_free(&g->arena);
     td_free(g);
-}
-
-static treadle_status open_texts(treadle_generator *g, treadle_error *err) {
-    if (g->texts) return TREADLE_OK;
-    g->texts = td_alloc_zero(g->generation->n_rows, sizeof *g->texts);
-    if (!g->texts) return td_fail_memory(err, "rows of text", 0);
-    for (size_t r = 0; r < g->generation->n_rows; r++) g->texts[r].pushed = -1;
-    return TREADLE_OK;
 }
 
 treadle_status td_request_append(treadle_generator *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {

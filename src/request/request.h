@@ -34,6 +34,8 @@ treadle_status td_request_params(const treadle_generate_options *options, const 
 /* What the loop wants, from the caller's options and the model; stops and eos are kept by the generator. */
 treadle_status td_request_fill(treadle_generator *generator, const treadle_generate_options *options,
                                td_generation_options *out, treadle_error *err);
+/* What a fork borrows from its own arena instead of from where it came. */
+treadle_status td_request_copy_options(treadle_generator *to, const treadle_generator *from, treadle_error *err);
 /* The options with unset fields where the caller's struct is older or NULL. */
 treadle_status td_request_options(const treadle_generate_options *options, treadle_generate_options *out,
                                   treadle_error *err);
@@ -41,6 +43,8 @@ treadle_status td_request_options(const treadle_generate_options *options, tread
 treadle_status td_request_new(const treadle_model *model, const treadle_generate_options *options,
                               treadle_generator **out, treadle_error *err);
 void td_request_free(treadle_generator *generator);
+/* Goes on from where a generator is; the text of rows begins afresh with the next token. */
+treadle_status td_request_fork(const treadle_generator *generator, treadle_generator **out, treadle_error *err);
 treadle_status td_request_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows,
                                  treadle_error *err);
 treadle_status td_request_rewind(treadle_generator *generator, size_t row, size_t length, treadle_error *err);
