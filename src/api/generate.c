@@ -59,8 +59,8 @@ treadle_status treadle_generator_append(treadle_generator *generator, const trea
     return td_request_append(generator, rows, n_rows, error);
 }
 
-treadle_status treadle_generator_set_tensor(treadle_generator *generator, const char *name, const treadle_tensor *tensor,
-                                            treadle_error *error) {
+treadle_status treadle_generator_set_tensor(treadle_generator *generator, const char *name,
+                                            const treadle_tensor *tensor, treadle_error *error) {
     td_tensor own;
     size_t bytes;
     TD_TRY(need_idle(generator, error));
@@ -82,7 +82,8 @@ void treadle_generator_clear_tensors(treadle_generator *generator) {
     if (generator) td_generation_clear_tensors(generator->generation);
 }
 
-treadle_status treadle_generator_fork(const treadle_generator *generator, treadle_generator **out, treadle_error *error) {
+treadle_status treadle_generator_fork(const treadle_generator *generator, treadle_generator **out,
+                                      treadle_error *error) {
     TD_TRY(need_idle(generator, error));
     TD_NEED(out);
     return td_request_fork(generator, out, error);

@@ -80,7 +80,8 @@ treadle_status td_generation_output(const td_generation *g, size_t row, const ch
         for (size_t k = 0; k < s->signature->n_outputs; k++)
             td_buf_printf(&names, "%s%.*s", names.n ? ", " : "", TD_STR_ARGS(s->signature->outputs[k].name));
     }
-    treadle_status status = td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an output that the latest pass gave, found \"%.200s\" (outputs: %.*s)",
+    treadle_status status = td_fail(err, TREADLE_INVALID_ARGUMENT,
+                                    "expected an output that the latest pass gave, found \"%.200s\" (outputs: %.*s)",
                                     name, (int)TD_MIN(names.n, (size_t)400), names.p ? names.p : "");
     td_buf_free(&names);
     return status;

@@ -39,7 +39,7 @@ typedef struct td_timeline {
     int64_t n, capacity;
     int64_t first_new; /* new tokens since the last append or rewind begin here */
     int64_t run_first; /* those of the run under way, or of the last one */
-    int32_t *source; /* the prompt of an encoder-decoder, which its once steps read */
+    int32_t *source;   /* the prompt of an encoder-decoder, which its once steps read */
     int64_t n_source;
     bool fresh;          /* something was appended that has not been run yet */
     bool fresh_requests; /* and tensors came with it */
@@ -57,9 +57,9 @@ typedef struct td_generation {
     td_timeline *timelines;
     td_exec_row *rows;
     size_t n_rows;
-    td_value *staged;      /* [plan.n_requests]: tensors for the next append; owned */
-    td_value *requests;    /* [plan.n_requests]: those given last; owned */
-    td_value *row_requests; /* [n_rows, plan.n_requests]: each row's part of them */
+    td_value *staged;        /* [plan.n_requests]: tensors for the next append; owned */
+    td_value *requests;      /* [plan.n_requests]: those given last; owned */
+    td_value *row_requests;  /* [n_rows, plan.n_requests]: each row's part of them */
     int64_t *images_per_row; /* for the next append; NULL: by placeholders */
     size_t n_images_per_row;
     td_value *outputs; /* [n_rows, n_outputs]: of the latest pass of a model without logits */

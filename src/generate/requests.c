@@ -18,9 +18,9 @@ static treadle_status unknown_tensor(const td_plan *plan, const char *name, trea
     td_buf names = {0};
     for (size_t i = 0; i < plan->n_requests; i++)
         td_buf_printf(&names, "%s%.*s", i ? ", " : "", TD_STR_ARGS(plan->requests[i].name));
-    treadle_status status = td_fail(err, TREADLE_INVALID_ARGUMENT, "no session of this model takes a tensor \"%.200s\" (%s%.*s)",
-                                    name, names.n ? "it takes: " : "it takes none", (int)TD_MIN(names.n, (size_t)400),
-                                    names.p ? names.p : "");
+    treadle_status status =
+        td_fail(err, TREADLE_INVALID_ARGUMENT, "no session of this model takes a tensor \"%.200s\" (%s%.*s)", name,
+                names.n ? "it takes: " : "it takes none", (int)TD_MIN(names.n, (size_t)400), names.p ? names.p : "");
     td_buf_free(&names);
     return status;
 }
@@ -32,10 +32,11 @@ static treadle_status check_shape(const td_light_port *port, const td_tensor *t,
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected %d dimensions, found %d (%s)",
                        TD_STR_ARGS(port->name), port->shape.rank, t->shape.rank, td_shape_text(&t->shape, given));
     /* Dimension 0 of a batch is cut into rows or images later. */
-    for (int i = 1; i < port->shape.rank; i++) fits &= port->shape.dims[i] < 0 || port->shape.dims[i] == t->shape.dims[i];
+    for (int i = 1; i < port->shape.rank; i++)
+        fits &= port->shape.dims[i] < 0 || port->shape.dims[i] == t->shape.dims[i];
     if (fits) return TREADLE_OK;
-    return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected shape %s, found %s", TD_STR_ARGS(port->name),
-                   td_shape_text(&port->shape, wanted), td_shape_text(&t->shape, given));
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected shape %s, found %s",
+                   TD_STR_ARGS(port->name), td_shape_text(&port->shape, wanted), td_shape_text(&t->shape, given));
 }
 
 /* A dense copy with the graph's element type; numbers are converted within floating-point types and within integers. */
@@ -63,7 +64,8 @@ static treadle_status copy_as(const td_tensor *from, td_dtype dtype, td_str name
     return TREADLE_OK;
 }
 
-treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor, treadle_error *err) {
+treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor,
+                                        treadle_error *err) {
     const td_plan *plan = g->runtime->plan;
     size_t i = 0;
     while (i < plan->n_requests && !td_str_equal(plan->requests[i].name, td_str_from(name))) i++;
@@ -107,12 +109,16 @@ static belongs what_counts(const td_plan *plan, int32_t request) {
         if (request == step->crop_request || request == step->grid_request) return TO_IMAGE;
         for (size_t i = 0; i < s->signature->n_inputs; i++) {
             if (s->feeds[i].kind != TD_FEED_REQUEST || s->feeds[i].index != request) continue;
-            if (step->slices) return step->slices[i] == TD_SLICE_ROWS ? TO_PATCHES : step->slices[i] == TD_SLICE_IMAGE ? TO_IMAGE : TO_ROW;
+            if (step->slices)
+                return step->slices[i] == TD_SLICE_ROWS    ? TO_PATCHES
+                       : step->slices[i] == TD_SLICE_IMAGE ? TO_IMAGE
+                                                           : TO_ROW;
             if (step->modality == TD_MODALITY_IMAGE && step->when == TD_WHEN_PROMPT) return TO_IMAGE;
         }
     }
     const td_plan_mrope *m = &plan->mrope;
-    return plan->position == TD_POSITION_MROPE_3D && (request == m->image_grid || request == m->video_grid) ? TO_IMAGE : TO_ROW;
+    return plan->position == TD_POSITION_MROPE_3D && (request == m->image_grid || request == m->video_grid) ? TO_IMAGE
+                                                                                                            : TO_ROW;
 }
 
 /* Images of each row by what its prompt shows: placeholders that stand together are one. */
@@ -164,7 +170,8 @@ static treadle_status deal(td_generation *g, size_t i, const int64_t *images, si
     const td_value *whole = &g->requests[i];
     belongs kind = what_counts(plan, (int32_t)i);
     const td_tensor *grid = kind == TO_PATCHES ? grid_of(g) : NULL;
-    int64_t first = 0, first_image = 0, dim0 = whole->tensor.shape.rank > 0 ? whole->tensor.shape.dims[0] : -1, total = 0;
+    int64_t first = 0, first_image = 0, dim0 = whole->tensor.shape.rank > 0 ? whole->tensor.shape.dims[0] : -1,
+            total = 0;
     for (size_t r = 0; r < n_rows; r++) total += kind == TO_ROW ? 1 : images[r];
     if (kind == TO_PATCHES) total = grid ? patches(grid, 0, total) : -1;
     if (dim0 != total)

@@ -90,8 +90,8 @@ static treadle_status check_ids(const td_generation *g, treadle_ids ids, size_t 
     int64_t vocab = g->runtime->plan->vocab;
     for (size_t i = 0; i < ids.n; i++)
         if (ids.ids[i] < 0 || (vocab > 0 && ids.ids[i] >= vocab))
-            return td_fail(err, TREADLE_INVALID_ARGUMENT, "token %zu of row %zu is %d: expected an id from 0 to %lld", i, r,
-                           ids.ids[i], (long long)(vocab > 0 ? vocab - 1 : INT32_MAX));
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "token %zu of row %zu is %d: expected an id from 0 to %lld",
+                           i, r, ids.ids[i], (long long)(vocab > 0 ? vocab - 1 : INT32_MAX));
     return TREADLE_OK;
 }
 
@@ -111,14 +111,15 @@ static treadle_status check_append(const td_generation *g, const treadle_ids *ro
         if (!before && !part.n && !plan->cannot_run) {
             if (!plan->source_prompt)
                 return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
-            return td_fail(err, TREADLE_INVALID_ARGUMENT,
-                           "expected a token that the decoder starts from (tokens.decoder_start or tokens.bos), found none");
+            return td_fail(
+                err, TREADLE_INVALID_ARGUMENT,
+                "expected a token that the decoder starts from (tokens.decoder_start or tokens.bos), found none");
         }
         if (part.n > (size_t)(g->options.max_length - before))
-            return td_fail(
-                err, TREADLE_LIMIT, "row %zu would have %lld tokens; the limit is %lld (%s)", r,
-                (long long)(before + (int64_t)TD_MIN(part.n, (size_t)INT32_MAX)), (long long)g->options.max_length,
-                g->options.max_length == plan->context_length ? "the context length" : "max_length");
+            return td_fail(err, TREADLE_LIMIT, "row %zu would have %lld tokens; the limit is %lld (%s)", r,
+                           (long long)(before + (int64_t)TD_MIN(part.n, (size_t)INT32_MAX)),
+                           (long long)g->options.max_length,
+                           g->options.max_length == plan->context_length ? "the context length" : "max_length");
         TD_TRY(check_ids(g, part, r, err));
         if (is_source(g, r)) TD_TRY(check_ids(g, rows[r], r, err));
     }
@@ -173,10 +174,11 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "cannot rewind row %zu to %zu tokens: it has %lld", row, length,
                        (long long)t->n);
     if (length && length < (size_t)t->n && t->had_requests && !td_state_can_truncate(g->runtime->plan))
-        return td_fail(err, TREADLE_UNSUPPORTED,
-                       "cannot rewind row %zu to %zu tokens: recurrent state is made anew from the first token, and the "
-                       "tensors of its prompt are gone. Rewind to 0 and append again",
-                       row, length);
+        return td_fail(
+            err, TREADLE_UNSUPPORTED,
+            "cannot rewind row %zu to %zu tokens: recurrent state is made anew from the first token, and the "
+            "tensors of its prompt are gone. Rewind to 0 and append again",
+            row, length);
     t->n = t->first_new = t->run_first = (int64_t)length;
     t->finish = TREADLE_FINISH_NONE;
     t->fresh &= length > 0;

@@ -98,7 +98,8 @@ static treadle_status copy_decoder_start(treadle_generator *g, const treadle_gen
         n = tokens->decoder_start.n ? tokens->decoder_start.n : tokens->bos >= 0;
     }
     if (n > 65536 || (n && !ids))
-        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected decoder_start to list up to 65536 tokens, found %zu", n);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected decoder_start to list up to 65536 tokens, found %zu",
+                       n);
     out->n_decoder_start = n;
     return copy_ids(&g->arena, ids, n, &out->decoder_start, err);
 }

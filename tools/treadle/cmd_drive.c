@@ -7,6 +7,9 @@
  *       -> {"steps": [{} | {"tokens": ids}, ...]}
  *   {"op": "process", "logits": FILE.npy, "sequence": ids, "prompt_length": n, "options": {...}, "to": FILE.npy} -> {"kept": n}
  *   {"op": "stream", "prompts": ..., "options": ...} -> {"pieces": ["text", ...]}
+ *   {"op": "embed", "prompts": ..., "to": FILE.npy} -> {}: float32 [rows, dim]
+ *   {"op": "encode", "prompts": ..., "to": {OUTPUT: FILE.npy}} -> {}
+ * Each but process takes "tensors": {NAME: FILE.npy}, a timeline's appends too.
  *
  * Arrays go through .npy files: PREFIX.i.npy is row i's logits, float32 [steps, vocab]. */
 #include "command.h"
@@ -111,7 +114,7 @@ static bool is_text(const td_json *value) {
 }
 
 static treadle_status check_file_names(drive *d) {
-    static const char *const keys[] = {"logits", "to", "logits_to", "prompt_logits_to"};
+    static const char *const keys[] = {"logits", "logits_to", "prompt_logits_to"};
 
     for (size_t i = 0; i < TD_COUNT(keys); i++) {
         const td_json *name = td_json_get(d->request, keys[i]);
@@ -188,6 +191,14 @@ static treadle_status read_options(drive *d, treadle_generate_options *o) {
                 o->eos = eos.ids;
                 o->n_eos = (int64_t)eos.n;
             }
+        } else if (td_str_is(v->key, "decoder_start")) {
+            status = read_ids(d, v, "options.decoder_start", &eos);
+            if (status == TREADLE_OK) {
+                o->decoder_start = eos.ids;
+                o->n_decoder_start = (int64_t)eos.n;
+            }
+        } else if (td_str_is(v->key, "images_per_row")) {
+            continue; /* read with the tensors */
         } else if (td_str_is(v->key, "stop")) {
             status = read_stop(d, v, o);
         } else {
@@ -244,10 +255,48 @@ static void write_results(drive *d, const treadle_generator *g, size_t n_rows) {
     td_json_end_object(&d->out);
 }
 
+/* --- tensors of a request */
+static treadle_status give_images(drive *d, treadle_generator *g) {
+    const td_json *list = td_json_get(td_json_get(d->request, "options"), "images_per_row");
+    size_t n = 0;
+
+    if (!list) return TREADLE_OK;
+    if (list->kind != TD_JSON_ARRAY) return fail(d, "options.images_per_row: expected a list of whole numbers");
+    int64_t *images = TD_ARENA_ARRAY(&d->arena, int64_t, list->n + 1u);
+    if (!images) return fail(d, "out of memory");
+    for (const td_json *i = list->first; i; i = i->next) {
+        if (i->kind != TD_JSON_INT) return fail(d, "options.images_per_row: expected a list of whole numbers");
+        images[n++] = i->as_int;
+    }
+    return treadle_generator_set_images_per_row(g, images, n, &d->error);
+}
+
+/* {NAME: FILE.npy} beside an append or in the request itself. */
+static treadle_status give_tensors(drive *d, treadle_generator *g, const td_json *tensors) {
+    treadle_status status = TREADLE_OK;
+
+    if (!tensors) return TREADLE_OK;
+    if (tensors->kind != TD_JSON_OBJECT) return fail(d, "tensors: expected an object of names and files");
+    for (const td_json *t = tensors->first; t && status == TREADLE_OK; t = t->next) {
+        treadle_value *value = NULL;
+        treadle_tensor tensor;
+        const char *name = td_arena_strndup(&d->arena, t->key.p, t->key.n);
+        const char *file = is_text(t) ? td_arena_strndup(&d->arena, t->string.p, t->string.n) : NULL;
+        if (!name || !file) return fail(d, "tensors: expected the name of a file for \"%.*s\"", TD_STR_ARGS(t->key));
+        status = treadle_value_read_npy(file, &value, &d->error);
+        if (status == TREADLE_OK) status = treadle_value_tensor(value, &tensor, &d->error);
+        if (status == TREADLE_OK) status = treadle_generator_set_tensor(g, name, &tensor, &d->error);
+        treadle_value_release(value);
+    }
+    return status == TREADLE_OK ? give_images(d, g) : status;
+}
+
 static treadle_status generate_with(drive *d, treadle_generator *g, const treadle_ids *rows, size_t n_rows) {
     const char *logits_to = file_name(d, "logits_to"), *prompt_to = file_name(d, "prompt_logits_to");
-    treadle_status status = treadle_generator_append(g, rows, n_rows, &d->error);
+    treadle_status status = give_tensors(d, g, td_json_get(d->request, "tensors"));
     treadle_tensor logits;
+
+    if (status == TREADLE_OK) status = treadle_generator_append(g, rows, n_rows, &d->error);
 
     if (status == TREADLE_OK && prompt_to) status = treadle_generator_prefill(g, &d->error);
     for (size_t i = 0; prompt_to && i < n_rows && status == TREADLE_OK; i++) {
@@ -267,8 +316,6 @@ static treadle_status make_generator(drive *d, treadle_generator **out) {
     treadle_generate_options options;
     treadle_status status = read_options(d, &options);
 
-    if (status == TREADLE_OK && td_json_get(d->request, "tensors") && td_json_get(d->request, "tensors")->n)
-        status = fail(d, "tensors: this version takes prompts only");
     if (status == TREADLE_OK) status = open_model(d);
     options.keep_logits = td_json_get(d->request, "logits_to") != NULL;
     options.prompt_logits = td_json_get(d->request, "prompt_logits_to") != NULL;
@@ -299,6 +346,7 @@ static treadle_status timeline_step(drive *d, treadle_generator *g, const td_jso
     td_json_begin_object(&d->out);
     if (append) {
         status = read_ids(d, append, "append", &ids);
+        if (status == TREADLE_OK) status = give_tensors(d, g, td_json_get(step, "tensors"));
         if (status == TREADLE_OK) status = treadle_generator_append(g, &ids, 1, &d->error);
     } else if (count && count->kind == TD_JSON_INT && count->as_int >= 0) {
         size_t before = treadle_generator_n_rows(g) ? treadle_generator_new_ids(g, 0).n : 0;
@@ -329,6 +377,7 @@ static treadle_status op_timeline(drive *d) {
 
     if (!steps || steps->kind != TD_JSON_ARRAY) return fail(d, "steps: expected a list");
     treadle_status status = make_generator(d, &g);
+    if (status == TREADLE_OK) status = give_tensors(d, g, td_json_get(d->request, "tensors"));
     td_json_begin_object(&d->out);
     td_json_key(&d->out, "steps");
     td_json_begin_array(&d->out);
@@ -406,11 +455,102 @@ static treadle_status op_stream(drive *d) {
     return status;
 }
 
+/* --- embed, encode */
+/* Makes a generator and one pass over every prompt. */
+static treadle_status encode_rows(drive *d, treadle_generator **g, size_t *n_rows) {
+    treadle_ids *rows;
+    treadle_status status = read_prompts(d, &rows, n_rows);
+
+    if (status == TREADLE_OK) status = make_generator(d, g);
+    if (status == TREADLE_OK) status = give_tensors(d, *g, td_json_get(d->request, "tensors"));
+    if (status == TREADLE_OK) status = treadle_generator_append(*g, rows, *n_rows, &d->error);
+    return status == TREADLE_OK ? treadle_generator_prefill(*g, &d->error) : status;
+}
+
+/* The vectors of all rows, one after the other. */
+static treadle_status save_vectors(drive *d, treadle_generator *g, size_t n_rows, const char *to) {
+    treadle_tensor vector = {0};
+    float *all = NULL;
+
+    for (size_t r = 0; r < n_rows; r++) {
+        treadle_status status = treadle_generator_embedding(g, r, &vector, &d->error);
+        if (status != TREADLE_OK) return status;
+        if (!all) all = TD_ARENA_ARRAY(&d->arena, float, n_rows *(size_t)vector.dims[0]);
+        if (!all) return fail(d, "out of memory");
+        memcpy(all + r * (size_t)vector.dims[0], vector.data, (size_t)vector.dims[0] * sizeof *all);
+    }
+    treadle_tensor out = {
+        .dtype = TREADLE_DTYPE_FLOAT, .rank = 2, .dims = {(int64_t)n_rows, vector.dims[0]}, .data = all};
+    return treadle_tensor_write_npy(to, &out, &d->error);
+}
+
+static treadle_status op_embed(drive *d) {
+    const char *to = file_name(d, "to");
+    treadle_generator *g = NULL;
+    size_t n_rows = 0;
+
+    if (!to) return fail(d, "to: expected a file name");
+    treadle_status status = encode_rows(d, &g, &n_rows);
+    if (status == TREADLE_OK) status = save_vectors(d, g, n_rows, to);
+    treadle_generator_free(g);
+    if (status != TREADLE_OK) return status;
+    td_json_begin_object(&d->out);
+    td_json_end_object(&d->out);
+    return TREADLE_OK;
+}
+
+/* Several rows are written one after the other if their outputs have one shape. */
+static treadle_status save_output(drive *d, treadle_generator *g, size_t n_rows, const char *name, const char *to) {
+    treadle_tensor part = {0}, out = {0};
+    size_t bytes = 0, more;
+    char *all = NULL;
+
+    for (size_t r = 0; r < n_rows; r++) {
+        treadle_status status = treadle_generator_output(g, r, name, &part, &d->error);
+        if (status == TREADLE_OK) status = treadle_tensor_size(&part, NULL, &more, &d->error);
+        if (status != TREADLE_OK) return status;
+        if (r == 0) {
+            out = part;
+            bytes = more;
+            all = td_arena_alloc(&d->arena, n_rows * bytes + 1, 16);
+            if (!all) return fail(d, "out of memory");
+        } else if (more != bytes || memcmp(part.dims, out.dims, sizeof part.dims) != 0) {
+            return fail(d, "%s: the rows have different shapes, so they do not fit into one file", name);
+        }
+        if (bytes) memcpy(all + r * bytes, part.data, bytes);
+    }
+    if (out.rank > 0) out.dims[0] *= (int64_t)n_rows;
+    else if (n_rows > 1) return fail(d, "%s: one number a row", name);
+    out.data = all;
+    return treadle_tensor_write_npy(to, &out, &d->error);
+}
+
+static treadle_status op_encode(drive *d) {
+    const td_json *to = td_json_get(d->request, "to");
+    treadle_generator *g = NULL;
+    size_t n_rows = 0;
+
+    if (!to || to->kind != TD_JSON_OBJECT) return fail(d, "to: expected an object of outputs and files");
+    treadle_status status = encode_rows(d, &g, &n_rows);
+    for (const td_json *t = to->first; t && status == TREADLE_OK; t = t->next) {
+        const char *name = td_arena_strndup(&d->arena, t->key.p, t->key.n);
+        const char *file = is_text(t) ? td_arena_strndup(&d->arena, t->string.p, t->string.n) : NULL;
+        if (!name || !file) status = fail(d, "to: expected the name of a file for \"%.*s\"", TD_STR_ARGS(t->key));
+        else status = save_output(d, g, n_rows, name, file);
+    }
+    treadle_generator_free(g);
+    if (status != TREADLE_OK) return status;
+    td_json_begin_object(&d->out);
+    td_json_end_object(&d->out);
+    return TREADLE_OK;
+}
+
 /* --- the loop */
 static const struct {
     const char *name;
     treadle_status (*run)(drive *d);
-} ops[] = {{"generate", op_generate}, {"timeline", op_timeline}, {"process", op_process}, {"stream", op_stream}};
+} ops[] = {{"generate", op_generate}, {"timeline", op_timeline}, {"process", op_process},
+           {"stream", op_stream},     {"embed", op_embed},       {"encode", op_encode}};
 
 static treadle_status dispatch(drive *d, td_str line) {
     treadle_status status = td_json_parse(line, NULL, &d->arena, &d->request, &d->error);
@@ -420,7 +560,7 @@ static treadle_status dispatch(drive *d, td_str line) {
     td_str op = td_json_string_or(d->request, "op", "");
     for (size_t i = 0; i < TD_COUNT(ops); i++)
         if (td_str_is(op, ops[i].name)) return ops[i].run(d);
-    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream)", TD_STR_ARGS(op));
+    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream, embed, encode)", TD_STR_ARGS(op));
 }
 
 static void answer_error(drive *d, td_buf *out) {
@@ -478,6 +618,9 @@ const td_command td_command_drive = {
         "  {\"op\": \"process\", \"logits\": FILE.npy, \"sequence\": IDS, \"prompt_length\": N, \"options\": {...}, \"to\": FILE.npy}\n"
         "      gives {\"kept\": N}\n"
         "  {\"op\": \"stream\", \"prompts\": [IDS], \"options\": {...}} gives {\"pieces\": [TEXT, ...]}\n"
+        "  {\"op\": \"embed\", \"prompts\": [IDS, ...], \"to\": FILE.npy} gives {}; the file gets float32 [rows, dim]\n"
+        "  {\"op\": \"encode\", \"prompts\": [IDS, ...], \"to\": {OUTPUT: FILE.npy}} gives {}\n"
+        "Each but process takes \"tensors\": {NAME: FILE.npy}, inputs of the graphs for this request; so does an append.\n"
         "IDS is a list of token ids. Options are run's numbers (max_new_tokens, top_k, ...), \"stop\": [TEXT, ...], \"eos\": IDS and\n"
         "\"do_sample\": true, without which generation is greedy. PREFIX.i.npy gets row i's logits, float32 [steps, vocab]. Example:\n"
         "  echo '{\"op\": \"generate\", \"prompts\": [[1, 2, 3]], \"options\": {\"max_new_tokens\": 8}}' | treadle drive DIR",
