@@ -53,6 +53,10 @@ treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out) {
 }
 
 treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known) {
+    return td_infer_list(in, input, out, TD_MAX_RANK, n, known);
+}
+
+treadle_status td_infer_list(td_infer *in, size_t input, int64_t *out, int most, int *n, bool *known) {
     *n = 0;
     *known = false;
     if (input >= in->n_inputs || in->inputs[input]->kind != TD_VALUE_TENSOR)
@@ -64,9 +68,8 @@ treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK
     if (!t->data || !td_shape_known(&t->shape)) return TREADLE_OK;
     int64_t count = t->shape.rank == 0 ? 1 : t->shape.dims[0];
     int64_t stride = t->shape.rank == 0 ? 0 : t->strides[0];
-    if (count > TD_MAX_RANK)
-        return td_infer_fail(in, "input %zu has %lld entries; at most %d are supported", input, (long long)count,
-                             (int)TD_MAX_RANK);
+    if (count > most)
+        return td_infer_fail(in, "input %zu has %lld entries; at most %d are supported", input, (long long)count, most);
     for (int64_t i = 0; i < count; i++) out[i] = td_load_i64(t->dtype, t->data, i * stride);
     *n = (int)count;
     *known = true;

@@ -137,6 +137,8 @@ treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out); /*
 /* Integer list input (shape, axes, ...) if its data are known: int32 or int64, at most TD_MAX_RANK entries.
  * *known false: the data are not there at open. */
 treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known);
+treadle_status td_infer_list(td_infer *in, size_t input, int64_t *out, int most, int *n,
+                             bool *known); /* at most `most` */
 treadle_status td_infer_fail(td_infer *in, const char *format, ...)
     TD_PRINTF(2, 3); /* names node, op and input shapes */
 

@@ -73,6 +73,61 @@ def conv_cases():
              dilations=[2, 2])
 
 
+def pool_cases():
+    x1, x2, x3 = whole(2, 3, 31), whole(2, 3, 11, 17), whole(1, 2, 6, 7, 8)
+    two = dict(kernel_shape=[3, 2], strides=[2, 3])
+    ways = {"1d": (x1, dict(kernel_shape=[3])), "1d_stride": (x1, dict(kernel_shape=[4], strides=[3], pads=[2, 1])), "2d": (x2, two),
+            "2d_pads": (x2, dict(two, pads=[1, 0, 2, 1])), "2d_ceil": (x2, dict(two, ceil_mode=1)),
+            "2d_ceil_pads": (x2, dict(kernel_shape=[3, 3], strides=[3, 3], pads=[1, 1, 1, 1], ceil_mode=1)),
+            "2d_same": (x2, dict(two, auto_pad="SAME_UPPER")), "2d_same_lower": (x2, dict(two, auto_pad="SAME_LOWER")),
+            "3d": (x3, dict(kernel_shape=[2, 3, 2], strides=[2, 2, 1], pads=[0, 1, 1, 1, 0, 1]))}
+    for name, (x, attributes) in ways.items():
+        case("max_pool_" + name, "MaxPool", [x], opset=12, **attributes)
+        case("average_pool_" + name, "AveragePool", [x], opset=19, **attributes)
+        case("average_pool_padded_" + name, "AveragePool", [x], opset=19, count_include_pad=1, **attributes)
+        for p in (1, 2, 3):
+            case(f"lp_pool_{p}_" + name, "LpPool", [whole(*x.shape, low=0)], opset=18 if "ceil_mode" in attributes else 11, p=p,
+                 **attributes)
+        case("max_pool_indices_" + name, "MaxPool", [x], ("out_0", "out_1"), opset=12, out_types=(F32, np.int64), **attributes)
+    case("max_pool_dilated", "MaxPool", [x2], opset=12, kernel_shape=[3, 2], dilations=[2, 3], pads=[1, 1, 1, 0])
+    case("average_pool_dilated", "AveragePool", [x2], opset=19, kernel_shape=[3, 2], dilations=[2, 3], pads=[1, 1, 1, 0])
+    case("average_pool_7", "AveragePool", [x2], opset=7, kernel_shape=[3, 2], pads=[1, 1, 1, 1])
+    for dtype in (np.int8, np.uint8):
+        case("max_pool_" + np.dtype(dtype).name, "MaxPool", [whole(1, 2, 9, 9, low=0, high=99).astype(dtype)], opset=12, kernel_shape=[2, 2])
+    for name, dtype in (("f16", F16), ("bf16", BF16), ("f64", F64)):
+        x = whole(1, 2, 9, 12)
+        for op, more in (("MaxPool", {}), ("AveragePool", {}), ("LpPool", {"p": 2}), ("GlobalAveragePool", None),
+                         ("GlobalMaxPool", None), ("GlobalLpPool", None)):
+            attributes = {} if more is None else dict(more, kernel_shape=[2, 3], strides=[1, 2])
+            case(f"{op}_{name}".lower(), op, [x.astype(dtype)], opset=22, want=answer(op, [x], opset=12, **attributes), **attributes)
+    for x in (x1, x2, x3):
+        for op, more in (("GlobalAveragePool", {}), ("GlobalMaxPool", {}), ("GlobalLpPool", {}), ("GlobalLpPool", {"p": 3})):
+            case(f"{op}_{x.ndim - 2}d{'_3' if more else ''}".lower(), op, [x], opset=11, **more)
+
+
+def pad_cases():
+    x = whole(2, 3, 5)
+    lists = {"all": [1, 2, 3, 0, 1, 2], "one": [0, 0, 1, 0, 0, 2], "none": [0] * 6, "cut": [0, -1, 2, -1, 0, -3], "far": [3, 7, 11, 4, 6, 9]}
+    for mode in ("constant", "reflect", "edge", "wrap"):
+        for name, pads in lists.items():
+            arrays = [x, np.array(pads, np.int64)]
+            begin, end = pads[:3], pads[3:]
+            cut = x[tuple(slice(max(0, -b), n - max(0, -e)) for b, e, n in zip(begin, end, x.shape))]
+            want = np.pad(cut, [(max(0, b), max(0, e)) for b, e in zip(begin, end)], mode=mode)
+            case(f"pad_{mode}_{name}", "Pad", arrays, opset=19, mode=mode, want=[want])
+    for i, dtype in enumerate((np.uint8, np.int32, np.int64, np.bool_, F16, BF16, F64)):
+        value = np.array(3).astype(dtype)
+        want = np.full((2, 4), value, dtype)
+        want[:, 1:3] = np.array([[1, 0], [2, 1]]).astype(dtype)
+        case(f"pad_type_{np.dtype(dtype).name}", "Pad", [np.array([[1, 0], [2, 1]]).astype(dtype), np.array([1, 1], np.int64), value,
+                                                        np.array([(1, -1)[i % 2]], np.int64)],
+             opset=21, constants=("in_1", "in_3") if i % 2 else (), want=[want])
+    case("pad_2", "Pad", [x], opset=2, pads=[1, 0, 2, 0, 1, 0], value=2.5, mode="constant", want=[np.pad(x, [(1, 0), (0, 1), (2, 0)], constant_values=2.5)])
+    case("pad_11_axes_absent", "Pad", [x, np.array([0, 1, 0, 0, 0, 2], np.int64)], opset=11, mode="edge")
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
+    pool_cases()
+    pad_cases()

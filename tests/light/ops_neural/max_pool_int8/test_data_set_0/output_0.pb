@@ -1,0 +1,1 @@
+J€YXX+bb[[@XXUU[[@KKBUUII8HaaaaIS:Haaaa`S::aaK``Y//(PPY:://QQUUH__ZZ711@__AA11E__VVVCGG__]VVCGb\]]VFDPb__0FFDUU__0II>UU\;&II><T
