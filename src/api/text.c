@@ -2,7 +2,6 @@
 #include "api/api.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 
 struct treadle_detokenizer {
     td_detok *detok;
@@ -13,19 +12,7 @@ struct treadle_detokenizer {
 treadle_status treadle_text_open(const char *path, treadle_text **out, treadle_error *error) {
     TD_NEED(path);
     TD_NEED(out);
-    if (td_path_is_dir(path)) return td_text_part_open(path, out, error);
-    if (!td_path_is_file(path)) {
-        td_fail(error, TREADLE_NOT_FOUND, "expected a model folder, found %s",
-                td_path_exists(path) ? "a device, pipe or socket" : "nothing of that name");
-        td_error_file(error, path);
-        return TREADLE_NOT_FOUND;
-    }
-    td_arena scratch;
-    td_arena_init(&scratch);
-    char *dir = td_path_dir(&scratch, path);
-    treadle_status status = dir ? td_text_part_open(dir, out, error) : td_fail_memory(error, "a path", 0);
-    td_arena_free(&scratch);
-    return status;
+    return td_text_part_open_path(path, out, error);
 }
 
 void treadle_text_close(treadle_text *text) { td_text_part_close(text); }

@@ -10,6 +10,7 @@
 #ifndef TD_CONFIG_CONFIG_H
 #define TD_CONFIG_CONFIG_H
 
+#include "config/files.h"
 #include "config/tree.h"
 #include "names/words.h"
 
@@ -226,9 +227,10 @@ typedef struct td_config_preprocess { /* checked for its form here; the media mo
 
 typedef struct td_config {
     td_arena arena;
-    const char *dir;  /* the model folder */
-    const char *file; /* the config file; NULL: none */
-    td_json *root;    /* the expanded tree, an object; never NULL */
+    const td_model_files *files; /* never NULL */
+    const char *dir;             /* the model folder */
+    const char *file;            /* the config file; NULL: none */
+    td_json *root;               /* the expanded tree, an object; never NULL */
     bool has_pipeline;
     /* 2, 1, or 0 without a config. What a version 1 file says about a graph is a hint: names, wires, pairs and patterns that the
      * graph does not have, and dtypes or kinds that differ, give a note where a version 2 file gives an error. */
@@ -264,9 +266,9 @@ typedef struct td_config_options {
     void *context;
 } td_config_options;
 
-/* Reads the config of a model folder, or of one .onnx file. Problems go to messages (whose arena must outlive their use); the
- * status is not OK only if nothing could be read: no such folder, out of memory. options NULL: defaults. */
-treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages,
+/* Reads the config of a model folder, or of one .onnx file; the files must outlive it. Problems go to messages (whose arena must
+ * outlive their use); the status is not OK only if nothing could be read: out of memory. options NULL: defaults. */
+treadle_status td_config_load(const td_model_files *files, const td_config_options *options, td_messages *messages,
                               td_config **out, treadle_error *err);
 void td_config_free(td_config *config);
 
@@ -281,7 +283,7 @@ bool td_config_apply_preset(td_config *c, td_messages *messages);
 bool td_config_apply_generation_file(td_config *c, td_messages *messages);
 bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages);
 bool td_config_apply_pooling_files(td_config *c, td_messages *messages);
-bool td_config_find_sessions(td_config *c, const char *only_file, td_messages *messages);
+bool td_config_find_sessions(td_config *c, td_messages *messages);
 bool td_config_read(td_config *c, const td_config_options *options, td_messages *messages);
 
 /* A source for values that come from `label`; NULL: out of memory. */

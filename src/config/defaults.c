@@ -1,6 +1,5 @@
 /* config/defaults.c - defaults that files of Hugging Face beside the config supply: generation_config.json, the tokenizer's files,
  * and sentence-transformers' modules.json. Each goes under what the config says. */
-#include "base/alloc.h"
 #include "base/file.h"
 #include "config/config.h"
 #include "config/fields.h"
@@ -10,26 +9,22 @@ enum { SIDE_FILE_MAX_BYTES = 256 << 20 };
 /* A JSON file of others beside the config: NULL in *out if it is not there or not readable (a warning). */
 static bool read_side_file(td_config *c, const char *name, td_messages *messages, td_json **out,
                            const td_source **source) {
-    *out = NULL;
-    char *path = td_path_join(&c->arena, c->dir, name), *bytes = NULL, *inside;
-    size_t n = 0;
-    if (!path) return false;
+    const char *path = NULL;
+    td_str text = {0};
     treadle_error problem = {0};
-    treadle_status status = td_path_find_inside(&c->arena, c->dir, name, &inside, &problem);
-    if (status == TREADLE_OK && !inside) return true;
-    if (status == TREADLE_OK) status = td_file_read(inside, SIDE_FILE_MAX_BYTES, &bytes, &n, &problem);
+    *out = NULL;
+    treadle_status status = td_model_files_read(c->files, name, SIDE_FILE_MAX_BYTES, &c->arena, &text, &path, &problem);
+    if (status == TREADLE_OK && !text.p) return true;
     td_json *parsed = NULL;
     if (status == TREADLE_OK) {
-        char *text = td_arena_strndup(&c->arena, bytes, n);
-        td_free(bytes);
-        *source = text ? td_config_source(c, name, path, (td_str){text, n}) : NULL;
+        *source = td_config_source(c, name, path, text);
         if (!*source) return false;
         td_json_options lax = {.allow_duplicate_keys = true, .allow_nonfinite = true};
         status = td_json_parse((*source)->text, &lax, &c->arena, &parsed, &problem);
     }
     if (status == TREADLE_OUT_OF_MEMORY) return false;
     if (status != TREADLE_OK) {
-        problem.code = status;
+        if (!path) path = td_path_join(&c->arena, c->dir, name);
         td_place place = {.file = path, .line = problem.line, .column = problem.column, .pointer = problem.pointer};
         td_messages_add(messages, TREADLE_MESSAGE_WARNING, place, "%s; the file is left out", problem.message);
         return true;

@@ -85,14 +85,18 @@ static treadle_status parse_text(td_config *c, td_str text, const char *path, co
     return ok ? TREADLE_OK : no_memory(err);
 }
 
-static treadle_status new_config(const char *dir, td_config **out, treadle_error *err) {
+/* files NULL: those of dir. */
+static treadle_status new_config(const td_model_files *files, const char *dir, td_config **out, treadle_error *err) {
     td_config *c = td_alloc_zero(1, sizeof *c);
     if (!c) return no_memory(err);
     td_arena_init(&c->arena);
     c->dir = td_arena_strdup(&c->arena, dir);
+    td_model_files *own = files ? NULL : TD_ARENA_NEW(&c->arena, td_model_files);
+    if (own) *own = (td_model_files){.dir = c->dir};
+    c->files = files ? files : own;
     const td_source *none = td_config_source(c, "no config", NULL, (td_str){0});
     c->root = none ? td_tree_new(&c->arena, TD_JSON_OBJECT, none) : NULL;
-    if (!c->dir || !c->root) {
+    if (!c->dir || !c->files || !c->root) {
         td_config_free(c);
         return no_memory(err);
     }
@@ -101,26 +105,26 @@ static treadle_status new_config(const char *dir, td_config **out, treadle_error
 }
 
 /* Everything after the text is in the tree. */
-static treadle_status finish(td_config *c, const td_config_options *options, const char *only_file,
-                             td_messages *messages, treadle_error *err) {
+static treadle_status finish(td_config *c, const td_config_options *options, td_messages *messages,
+                             treadle_error *err) {
     bool ok = td_config_apply_settings(c, options, false, messages);
     if (ok) td_fields_check(c->root, td_config_fields, options && options->strict, messages);
     ok = ok && td_config_apply_preset(c, messages) && td_config_apply_generation_file(c, messages) &&
          td_config_apply_tokenizer_files(c, messages) && td_config_apply_pooling_files(c, messages) &&
-         td_config_find_sessions(c, only_file, messages) && td_config_read(c, options, messages);
+         td_config_find_sessions(c, messages) && td_config_read(c, options, messages);
     return ok && !messages->failed ? TREADLE_OK : no_memory(err);
 }
 
 treadle_status td_config_parse(td_str text, const char *path, const char *dir, const td_config_options *options,
                                td_messages *messages, td_config **out, treadle_error *err) {
     td_config *c = NULL;
-    TD_TRY(new_config(dir, &c, err));
+    TD_TRY(new_config(NULL, dir, &c, err));
     char *copy = td_arena_strndup(&c->arena, text.p ? text.p : "", text.n);
     c->file = path ? td_arena_strdup(&c->arena, path) : NULL;
     bool usable = false;
     treadle_status status = copy && (!path || c->file) ? TREADLE_OK : no_memory(err);
     if (status == TREADLE_OK) status = parse_text(c, (td_str){copy, text.n}, c->file, options, messages, &usable, err);
-    if (status == TREADLE_OK && usable) status = finish(c, options, NULL, messages, err);
+    if (status == TREADLE_OK && usable) status = finish(c, options, messages, err);
     if (status != TREADLE_OK) {
         td_config_free(c);
         return status;
@@ -129,53 +133,35 @@ treadle_status td_config_parse(td_str text, const char *path, const char *dir, c
     return TREADLE_OK;
 }
 
-static const char config_name[] = "genai_config.json";
-
-static treadle_status load_dir(td_config *c, const td_config_options *options, td_messages *messages,
-                               treadle_error *err) {
-    char *bytes = NULL, *inside, *file = td_path_join(&c->arena, c->dir, config_name);
-    size_t n = 0;
+/* The config's text: of the folder, or carried by the model file. */
+static treadle_status load_text(td_config *c, const td_config_options *options, td_messages *messages,
+                                treadle_error *err) {
+    td_str text = {0};
+    const char *path = NULL;
     treadle_error problem = {0};
-    if (!file) return no_memory(err);
-    treadle_status status = td_path_find_inside(&c->arena, c->dir, config_name, &inside, &problem);
-    if (status == TREADLE_OK && !inside) return finish(c, options, NULL, messages, err);
-    c->file = file;
-    if (status == TREADLE_OK) status = td_file_read(inside, CONFIG_MAX_BYTES, &bytes, &n, &problem);
+    treadle_status status = TREADLE_OK;
+    if (!c->files->only || c->files->n_carried > 0) /* else the config beside it speaks of other files */
+        status =
+            td_model_files_read(c->files, "genai_config.json", CONFIG_MAX_BYTES, &c->arena, &text, &path, &problem);
     if (status == TREADLE_OUT_OF_MEMORY) return no_memory(err);
     if (status != TREADLE_OK) {
-        td_messages_add_error(messages, (td_place){.file = c->file}, &problem);
+        if (!path) path = td_path_join(&c->arena, c->dir, "genai_config.json");
+        c->file = path;
+        td_messages_add_error(messages, (td_place){.file = path}, &problem);
         return TREADLE_OK;
     }
-    char *copy = td_arena_strndup(&c->arena, bytes, n);
-    td_free(bytes);
-    if (!copy) return no_memory(err);
+    if (!text.p) return finish(c, options, messages, err);
+    c->file = path;
     bool usable = false;
-    TD_TRY(parse_text(c, (td_str){copy, n}, c->file, options, messages, &usable, err));
-    return usable ? finish(c, options, NULL, messages, err) : TREADLE_OK;
+    TD_TRY(parse_text(c, text, c->file, options, messages, &usable, err));
+    return usable ? finish(c, options, messages, err) : TREADLE_OK;
 }
 
-treadle_status td_config_load(const char *path, const td_config_options *options, td_messages *messages,
+treadle_status td_config_load(const td_model_files *files, const td_config_options *options, td_messages *messages,
                               td_config **out, treadle_error *err) {
-    bool is_dir = td_path_is_dir(path);
-    if (!is_dir && !td_path_is_file(path)) {
-        td_fail(err, TREADLE_NOT_FOUND, "expected a model folder or an .onnx file, found %s",
-                td_path_exists(path) ? "a device, pipe or socket" : "nothing of that name");
-        td_error_file(err, path);
-        return TREADLE_NOT_FOUND;
-    }
-    td_arena scratch;
-    td_arena_init(&scratch);
-    const char *dir = is_dir ? path : td_path_dir(&scratch, path);
     td_config *c = NULL;
-    treadle_status status = dir ? new_config(dir, &c, err) : no_memory(err);
-    td_arena_free(&scratch);
-    if (status != TREADLE_OK) return status;
-    if (is_dir) {
-        status = load_dir(c, options, messages, err);
-    } else {
-        char *file = td_arena_strdup(&c->arena, path);
-        status = file ? finish(c, options, td_path_base(file), messages, err) : no_memory(err);
-    }
+    TD_TRY(new_config(files, files->dir, &c, err));
+    treadle_status status = load_text(c, options, messages, err);
     if (status != TREADLE_OK) {
         td_config_free(c);
         return status;

@@ -57,14 +57,32 @@ static bool find_unnamed(td_config *c, td_json *pipeline, td_json *sessions, td_
     return true;
 }
 
-bool td_config_find_sessions(td_config *c, const char *only_file, td_messages *messages) {
+/* The one session that a flow runs; "decoder" where there is no flow. */
+static td_str only_name(const td_json *pipeline) {
+    const td_json *flow = td_json_get(pipeline, "flow");
+    const td_json *step = flow && flow->kind == TD_JSON_ARRAY && flow->n == 1 ? flow->first : flow;
+    return td_json_string_or(step, "run", "decoder");
+}
+
+/* The .onnx file that carries the config is its session. */
+static bool add_carrier(td_config *c, td_json *pipeline) {
+    const td_source *source = td_config_source(c, "folder", NULL, (td_str){0});
+    td_json *sessions = source ? td_tree_new(&c->arena, TD_JSON_OBJECT, source) : NULL;
+    return sessions && td_tree_put(&c->arena, pipeline, TD_STR("sessions"), sessions) &&
+           add_session(c, sessions, source, only_name(pipeline), td_path_base(c->files->carrier));
+}
+
+bool td_config_find_sessions(td_config *c, td_messages *messages) {
     td_json *pipeline = td_json_get(c->root, "pipeline");
-    bool v1 = c->version == 1;
+    const char *only_file = c->files->only;
+    bool v1 = c->version == 1, carried = c->file && c->files->carrier;
     c->has_pipeline = pipeline != NULL;
     if (pipeline && (!v1 || td_json_get(pipeline, "sessions"))) {
         td_json *sessions = td_json_get(pipeline, "sessions");
+        bool none = !sessions || (sessions->kind == TD_JSON_OBJECT && !sessions->n);
+        if (pipeline->kind == TD_JSON_OBJECT && none && carried) return add_carrier(c, pipeline);
         if (v1) return find_unnamed(c, pipeline, sessions, messages);
-        if (pipeline->kind == TD_JSON_OBJECT && (!sessions || (sessions->kind == TD_JSON_OBJECT && !sessions->n)))
+        if (pipeline->kind == TD_JSON_OBJECT && none)
             td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, pipeline, false),
                             "Pipeline config requires at least one session. Add \"sessions\": {\"decoder\": {\"file\": "
                             "\"model.onnx\"}}");

@@ -15,9 +15,10 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
     td_messages_init(&m->messages, &m->arena);
     td_config_options config = {
         .strict = options->strict, .settings = options->settings, .n_settings = options->n_settings};
-    treadle_status status = td_config_load(path, &config, &m->messages, &m->config, err);
+    treadle_status status = td_model_files_open(path, &m->arena, &m->files, err);
+    if (status == TREADLE_OK) status = td_config_load(&m->files, &config, &m->messages, &m->config, err);
     if (status == TREADLE_OK) status = td_plan_build(m->config, &m->messages, &m->plan, err);
-    if (status == TREADLE_OK) status = td_text_part_open(m->config->dir, &m->text, err);
+    if (status == TREADLE_OK) status = td_text_part_open(&m->files, &m->text, err);
     if (status != TREADLE_OK) {
         td_model_close(m);
         return status;

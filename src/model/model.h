@@ -3,11 +3,13 @@
 #define TD_MODEL_MODEL_H
 
 #include "generate/generate.h"
+#include "model/files.h"
 #include "model/text_part.h"
 
 struct treadle_model {
     td_arena arena; /* messages */
     td_messages messages;
+    td_model_files files;
     td_config *config;
     td_plan *plan;
     td_runtime *runtime; /* NULL: only looked at */

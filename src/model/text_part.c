@@ -2,23 +2,31 @@
 #include "model/text_part.h"
 
 #include "base/alloc.h"
-#include "base/file.h"
 #include "model/chat.h"
 
 enum { TEXT_MAX_BYTES = 512 << 20 };
 
-treadle_status td_text_part_open(const char *dir, treadle_text **out, treadle_error *err) {
+treadle_status td_text_part_open(const td_model_files *files, treadle_text **out, treadle_error *err) {
     treadle_text *t = td_alloc_zero(1, sizeof *t);
     if (!t) return td_fail_memory(err, "the text part of a model", sizeof *t);
     td_arena_init(&t->arena);
-    t->dir = td_arena_strdup(&t->arena, dir);
-    if (!t->dir || pthread_mutex_init(&t->lock, NULL) != 0) {
-        td_arena_free(&t->arena);
+    t->files = files;
+    if (pthread_mutex_init(&t->lock, NULL) != 0) {
         td_free(t);
         return td_fail_memory(err, "the text part of a model", 0);
     }
     *out = t;
     return TREADLE_OK;
+}
+
+treadle_status td_text_part_open_path(const char *path, treadle_text **out, treadle_error *err) {
+    treadle_text *t = NULL;
+    TD_TRY(td_text_part_open(NULL, &t, err));
+    t->files = &t->own;
+    treadle_status status = td_model_files_open(path, &t->arena, &t->own, err);
+    if (status == TREADLE_OK) *out = t;
+    else td_text_part_close(t);
+    return status;
 }
 
 void td_text_part_close(treadle_text *t) {
@@ -30,52 +38,34 @@ void td_text_part_close(treadle_text *t) {
     td_free(t);
 }
 
-static bool has_file(const treadle_text *t, const char *name) {
-    td_arena scratch;
-    td_arena_init(&scratch);
-    char *path;
-    bool found =
-        td_path_find_inside(&scratch, t->dir, name, &path, NULL) == TREADLE_OK && path && td_path_is_file(path);
-    td_arena_free(&scratch);
-    return found;
-}
-
 bool td_text_part_has_tokenizer(const treadle_text *t) {
     treadle_text *own = (treadle_text *)(uintptr_t)t; /* the lock guards what changes */
     pthread_mutex_lock(&own->lock);
     bool tried = own->tokenizer_tried, loaded = own->tokenizer != NULL;
     pthread_mutex_unlock(&own->lock);
-    return tried ? loaded : has_file(t, "tokenizer.json");
+    return tried ? loaded : td_model_files_has(t->files, "tokenizer.json");
 }
 
-/* A file of the folder as heap text; absent: *out = NULL and OK. */
-static treadle_status read_optional(const treadle_text *t, const char *name, char **out, size_t *n,
+/* A file of the model; absent: out->p = NULL and OK. */
+static treadle_status read_optional(const treadle_text *t, const char *name, td_arena *arena, td_str *out,
                                     treadle_error *err) {
-    td_arena scratch;
-    td_arena_init(&scratch);
-    *out = NULL;
-    *n = 0;
-    char *path;
-    treadle_status status = td_path_find_inside(&scratch, t->dir, name, &path, err);
-    if (status == TREADLE_OK && path) status = td_file_read(path, TEXT_MAX_BYTES, out, n, err);
+    treadle_status status = td_model_files_read(t->files, name, TEXT_MAX_BYTES, arena, out, NULL, err);
     if (status != TREADLE_OK) td_error_file(err, name);
-    td_arena_free(&scratch);
     return status;
 }
 
 static treadle_status load_tokenizer(treadle_text *t, treadle_error *err) {
-    char *tokenizer = NULL, *config = NULL;
-    size_t n_tokenizer = 0, n_config = 0;
-    treadle_status status = read_optional(t, "tokenizer.json", &tokenizer, &n_tokenizer, err);
-    if (status == TREADLE_OK) status = read_optional(t, "tokenizer_config.json", &config, &n_config, err);
-    if (status == TREADLE_OK && !tokenizer) {
+    td_str tokenizer = {0}, config = {0};
+    td_arena scratch;
+    td_arena_init(&scratch);
+    treadle_status status = read_optional(t, "tokenizer.json", &scratch, &tokenizer, err);
+    if (status == TREADLE_OK) status = read_optional(t, "tokenizer_config.json", &scratch, &config, err);
+    if (status == TREADLE_OK && !tokenizer.p) {
         status = td_fail(err, TREADLE_NOT_FOUND, "the model folder has no tokenizer.json: only token ids can be used");
-        td_error_file(err, t->dir);
+        td_error_file(err, t->files->dir);
     }
-    if (status == TREADLE_OK)
-        status = td_tokenizer_load((td_str){tokenizer, n_tokenizer}, (td_str){config, n_config}, &t->tokenizer, err);
-    td_free(tokenizer);
-    td_free(config);
+    if (status == TREADLE_OK) status = td_tokenizer_load(tokenizer, config, &t->tokenizer, err);
+    td_arena_free(&scratch);
     return status;
 }
 
@@ -103,22 +93,19 @@ static bool add_template(treadle_text *t, td_str name, td_str text) {
 
 /* chat_template.jinja wins over tokenizer_config.json; there it is a text, or a list of named ones. */
 static treadle_status load_templates(treadle_text *t, treadle_error *err) {
-    char *file = NULL, *config = NULL;
-    size_t n_file = 0, n_config = 0;
-    treadle_status status = read_optional(t, "chat_template.jinja", &file, &n_file, err);
-    if (status == TREADLE_OK) status = read_optional(t, "tokenizer_config.json", &config, &n_config, err);
-    if (status == TREADLE_OK && config) {
-        char *text = td_arena_strndup(&t->arena, config, n_config);
+    td_str file = {0}, config = {0};
+    treadle_status status = read_optional(t, "chat_template.jinja", &t->arena, &file, err);
+    if (status == TREADLE_OK) status = read_optional(t, "tokenizer_config.json", &t->arena, &config, err);
+    if (status == TREADLE_OK && config.p) {
         td_json_options lax = {.allow_duplicate_keys = true, .allow_nonfinite = true};
-        status = text ? td_json_parse((td_str){text, n_config}, &lax, &t->arena, &t->special, err)
-                      : td_fail_memory(err, "tokenizer_config.json", n_config);
+        status = td_json_parse(config, &lax, &t->arena, &t->special, err);
         if (status != TREADLE_OK) td_error_file(err, "tokenizer_config.json");
     }
     const td_json *declared = td_json_get(t->special, "chat_template");
     if (status == TREADLE_OK) {
         t->templates = TD_ARENA_ARRAY(&t->arena, td_named_template, 2 + (declared ? declared->n : 0));
         bool ok = t->templates != NULL;
-        if (ok && file) ok = add_template(t, TD_STR("default"), (td_str){file, n_file});
+        if (ok && file.p) ok = add_template(t, TD_STR("default"), file);
         if (ok && declared && declared->kind == TD_JSON_STRING)
             ok = add_template(t, TD_STR("default"), declared->string);
         for (const td_json *v = declared && declared->kind == TD_JSON_ARRAY ? declared->first : NULL; ok && v;
@@ -126,8 +113,6 @@ static treadle_status load_templates(treadle_text *t, treadle_error *err) {
             ok = add_template(t, td_json_string_or(v, "name", "default"), td_json_string_or(v, "template", ""));
         if (!ok) status = td_fail_memory(err, "chat templates", 0);
     }
-    td_free(file);
-    td_free(config);
     return status;
 }
 

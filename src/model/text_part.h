@@ -7,7 +7,7 @@
 
 #include <pthread.h>
 
-#include "base/arena.h"
+#include "model/files.h"
 #include "text/sink.h"
 #include "text/template.h"
 #include "text/tokenizer.h"
@@ -20,7 +20,8 @@ typedef struct td_named_template {
 struct treadle_text {
     pthread_mutex_t lock;
     td_arena arena;
-    const char *dir;
+    td_model_files own; /* used where files is not the caller's */
+    const td_model_files *files;
     bool tokenizer_tried, templates_tried;
     td_tokenizer *tokenizer; /* NULL: error says why */
     treadle_error tokenizer_error;
@@ -31,7 +32,9 @@ struct treadle_text {
     treadle_error templates_error;
 };
 
-treadle_status td_text_part_open(const char *dir, treadle_text **out, treadle_error *err);
+/* Over files that outlive it, or over a path that files are opened for. */
+treadle_status td_text_part_open(const td_model_files *files, treadle_text **out, treadle_error *err);
+treadle_status td_text_part_open_path(const char *path, treadle_text **out, treadle_error *err);
 void td_text_part_close(treadle_text *text);
 bool td_text_part_has_tokenizer(const treadle_text *text); /* looks at files only, unless it was loaded */
 bool td_text_part_has_template(const treadle_text *text);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "model/files.h"
 #include "plan/plan.h"
 #include "support/pipelines.h"
 #include "support/test.h"
@@ -10,9 +11,16 @@
 typedef struct planned {
     td_arena arena;
     td_messages messages;
+    td_model_files files;
     td_config *config;
     td_plan *plan;
 } planned;
+
+static void load(planned *p, const char *path) {
+    treadle_error err = {0};
+    CHECK_OK(td_model_files_open(path, &p->arena, &p->files, &err), &err);
+    CHECK_OK(td_config_load(&p->files, NULL, &p->messages, &p->config, &err), &err);
+}
 
 static void make(planned *p, const char *folder, const char *config) {
     treadle_error err = {0};
@@ -23,7 +31,7 @@ static void make(planned *p, const char *folder, const char *config) {
         CHECK_OK(td_config_parse(td_str_from(config), "c.json", td_test_folder(folder), NULL, &p->messages, &p->config,
                                  &err),
                  &err);
-    else CHECK_OK(td_config_load(td_test_folder(folder), NULL, &p->messages, &p->config, &err), &err);
+    else load(p, td_test_folder(folder));
     CHECK_OK(td_plan_build(p->config, &p->messages, &p->plan, &err), &err);
 }
 
@@ -141,7 +149,7 @@ TEST(a_folder_without_a_config_is_a_decoder) {
     memset(&p, 0, sizeof p);
     td_arena_init(&p.arena);
     td_messages_init(&p.messages, &p.arena);
-    CHECK_OK(td_config_load(path, NULL, &p.messages, &p.config, &err), &err);
+    load(&p, path);
     CHECK_OK(td_plan_build(p.config, &p.messages, &p.plan, &err), &err);
     CHECK_EQ_UINT(p.plan->n_steps, 1);
     CHECK_EQ_INT(p.plan->steps[0].when, TD_WHEN_ALWAYS);
