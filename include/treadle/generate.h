@@ -37,6 +37,14 @@ typedef struct treadle_generate_options {
     bool ignore_eos;              /* end tokens do not end; default false */
     const char *const *stop;      /* stop strings, if n_stop >= 0; need a tokenizer; copied */
     int64_t n_stop;               /* -1: the model's */
+    /* Beam search, as transformers defines it: num_beams above 1. Greedy only; stop strings and kept logits do not go with it. */
+    int64_t num_beams;       /* -1: the model's [1] */
+    bool has_length_penalty; /* else the model's [1] */
+    double length_penalty;   /* a sequence's score is divided by its new tokens to this power */
+    int32_t
+        early_stopping; /* 0: end when no better sequence is likely, 1: when num_beams have ended, 2: when none is possible;
+                                     -1: the model's [0] */
+    int64_t num_return_sequences; /* at most num_beams; -1: the model's [1] */
     const int32_t *decoder_start; /* what an encoder-decoder's answer begins with, if n_decoder_start >= 0; copied */
     int64_t n_decoder_start;      /* -1: the model's (tokens.decoder_start, else tokens.bos) */
     bool keep_logits;   /* keep what each new token was chosen from (treadle_generator_step_logits); default false */
@@ -139,6 +147,11 @@ TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *gener
                                                   size_t row); /* since the last append or rewind */
 TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator,
                                                   size_t row); /* of the new ids; p NULL: no tokenizer */
+/* Beam search: the best sequences of a row, best first (rank 0 is also what the other results give). A row's sequence holds its new
+ * tokens with a closing end token. Without beams there is one, of score 0. */
+TREADLE_API size_t treadle_generator_n_sequences(const treadle_generator *generator, size_t row);
+TREADLE_API treadle_ids treadle_generator_sequence(const treadle_generator *generator, size_t row, size_t rank,
+                                                   double *out_score);
 TREADLE_API treadle_finish treadle_generator_finish(const treadle_generator *generator, size_t row);
 
 /* Logits as the model gave them (no processor applied), converted to float32.

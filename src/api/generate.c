@@ -18,6 +18,9 @@ void treadle_generate_options_init(treadle_generate_options *options) {
         .n_eos = -1,
         .n_stop = -1,
         .n_decoder_start = -1,
+        .num_beams = -1,
+        .early_stopping = -1,
+        .num_return_sequences = -1,
     };
 }
 
@@ -128,6 +131,20 @@ treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row
 treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row) {
     const td_timeline *t = timeline(generator, row);
     return (treadle_ids){t->ids ? t->ids + t->first_new : NULL, (size_t)(t->n - t->first_new)};
+}
+
+size_t treadle_generator_n_sequences(const treadle_generator *generator, size_t row) {
+    if (row >= treadle_generator_n_rows(generator)) return 0;
+    return TD_MAX(generator->generation->timelines[row].n_sequences, (size_t)1);
+}
+
+treadle_ids treadle_generator_sequence(const treadle_generator *generator, size_t row, size_t rank, double *out_score) {
+    if (out_score) *out_score = 0;
+    if (rank >= treadle_generator_n_sequences(generator, row)) return (treadle_ids){NULL, 0};
+    const td_timeline *t = timeline(generator, row);
+    if (!t->n_sequences) return treadle_generator_new_ids(generator, row);
+    if (out_score) *out_score = t->sequences[rank].score;
+    return (treadle_ids){t->sequences[rank].ids, t->sequences[rank].n};
 }
 
 treadle_string treadle_generator_text(const treadle_generator *generator, size_t row) {
@@ -262,8 +279,9 @@ treadle_status treadle_process_logits(const treadle_generate_options *options, c
     if (status == TREADLE_OK) status = td_request_params(&o, NULL, &arena, &params, error);
     if (status == TREADLE_OK) status = td_sampler_init(&sampler, vocab, error);
     if (status == TREADLE_OK)
-        status =
-            td_sampler_distribution(&sampler, &params, logits, sequence, n_sequence, probabilities, out_kept, error);
+        status = td_sampler_distribution(&sampler, &params, logits,
+                                         (td_sequence_so_far){sequence, n_sequence, prompt_length}, probabilities,
+                                         out_kept, error);
     td_sampler_free(&sampler);
     td_arena_free(&arena);
     return status;

@@ -71,7 +71,8 @@ static treadle_status choose(td_generation *g, size_t r, int32_t *id, treadle_er
     td_timeline *t = &g->timelines[r];
     const float *logits = g->rows[r].logits;
     size_t vocab = g->sampler.vocab;
-    TD_TRY(td_sampler_choose(&g->sampler, &g->options.sample, logits, t->ids, (size_t)t->n, &t->rng, id, err));
+    td_sequence_so_far so_far = {t->ids, (size_t)t->n, (size_t)t->first_new};
+    TD_TRY(td_sampler_choose(&g->sampler, &g->options.sample, logits, so_far, &t->rng, id, err));
     if (t->n == t->capacity) TD_TRY(td_generation_reserve(g, RESERVE_TOKENS, err));
     if (g->options.keep_logits) {
         if (!td_vec_reserve(&t->steps, t->steps.n + vocab))
@@ -134,6 +135,7 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
     const char *cannot = g->runtime->plan->cannot_run;
     if (cannot) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", cannot);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
+    if (g->options.beam.num_beams > 1) return td_generation_beam(g, max_new_tokens, sink, ctx, err);
     int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
     bool going = begin_run(g, limit);
     treadle_status status = TREADLE_OK;

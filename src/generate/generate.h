@@ -21,7 +21,15 @@ typedef enum td_verdict {
 /* A new token of a row. finish is what the loop itself has decided (eos, length) or NONE. */
 typedef td_verdict td_sink_fn(void *ctx, size_t row, int32_t id, treadle_finish finish, treadle_error *err);
 
+typedef struct td_beam_params {
+    int64_t num_beams; /* 1: no beam search */
+    double length_penalty;
+    td_early_stopping early_stopping;
+    int64_t num_return_sequences; /* 1..num_beams */
+} td_beam_params;
+
 typedef struct td_generation_options {
+    td_beam_params beam;
     td_sample_params sample; /* eos borrowed: must outlive the generation */
     int64_t max_new_tokens;  /* of one run; -1: no limit */
     int64_t max_length;      /* of a row */
@@ -33,6 +41,13 @@ typedef struct td_generation_options {
     size_t n_decoder_start;
     int32_t image_token; /* a placeholder in prompts; -1: none */
 } td_generation_options;
+
+typedef struct td_sequence_found { /* by beam search: new tokens, with a closing end token */
+    int32_t *ids;
+    size_t n;
+    double score;
+    bool ended; /* by an end token */
+} td_sequence_found;
 
 typedef struct td_timeline {
     int32_t *ids; /* prompt and new tokens */
@@ -46,6 +61,8 @@ typedef struct td_timeline {
     bool had_requests;   /* tensors came with something that is still part of the row */
     td_rng rng;
     treadle_finish finish;
+    td_sequence_found *sequences; /* best first; NULL: no beam search */
+    size_t n_sequences;
     td_floats steps; /* with keep_logits: what each token of the last run was chosen from */
 } td_timeline;
 
@@ -112,6 +129,10 @@ treadle_status td_generation_prefill(td_generation *g, treadle_error *err);
 /* The token loop. max_new_tokens < 0: the option's. sink may be NULL. */
 treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                  treadle_error *err);
+/* beam.c: the same by beam search: each row's timeline goes on with its best sequence. */
+treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
+                                  treadle_error *err);
+void td_timeline_drop_sequences(td_timeline *t);
 void td_generation_cancel(td_generation *g);
 
 /* Room so that a run of `more` tokens need not allocate. */

@@ -33,6 +33,7 @@ void td_generation_free(td_generation *g) {
     for (size_t r = 0; g->timelines && r < g->n_rows; r++) {
         td_free(g->timelines[r].ids);
         td_free(g->timelines[r].source);
+        td_timeline_drop_sequences(&g->timelines[r]);
         td_vec_free(&g->timelines[r].steps);
     }
     td_generation_free_tensors(g);
@@ -139,6 +140,7 @@ static treadle_status set_source(td_timeline *t, treadle_ids ids, treadle_error 
 
 static void extend(td_generation *g, size_t r, treadle_ids part, bool fresh_requests) {
     td_timeline *t = &g->timelines[r];
+    td_timeline_drop_sequences(t);
     if (part.n) memcpy(t->ids + t->n, part.ids, part.n * sizeof *t->ids);
     t->n += (int64_t)part.n;
     t->first_new = t->run_first = t->n;
@@ -179,6 +181,7 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
             "cannot rewind row %zu to %zu tokens: recurrent state is made anew from the first token, and the "
             "tensors of its prompt are gone. Rewind to 0 and append again",
             row, length);
+    td_timeline_drop_sequences(t);
     t->n = t->first_new = t->run_first = (int64_t)length;
     t->finish = TREADLE_FINISH_NONE;
     t->fresh &= length > 0;
@@ -218,6 +221,8 @@ static treadle_status copy_timeline(td_timeline *to, const td_timeline *from, tr
     to->ids = ids;
     to->capacity = capacity;
     to->source = NULL;
+    to->sequences = NULL;
+    to->n_sequences = 0;
     memset(&to->steps, 0, sizeof to->steps);
     to->first_new = to->run_first = to->n;
     if (!from->source) return TREADLE_OK;

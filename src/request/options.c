@@ -49,6 +49,14 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
         .min_length = int_or(o->min_length, c->generation.min_length),
         .eos = copy,
         .n_eos = n_eos,
+        .suppress = c->generation.suppress.ids, /* the config's: they live as long as the model */
+        .n_suppress = c->generation.suppress.n,
+        .begin_suppress = c->generation.begin_suppress.ids,
+        .n_begin_suppress = c->generation.begin_suppress.n,
+        .forces_first = config && c->generation.forced_first >= 0,
+        .forces_last = config && c->generation.forced_last >= 0,
+        .forced_first = c->generation.forced_first,
+        .forced_last = c->generation.forced_last,
     };
     return td_sample_params_check(out, err);
 }
@@ -118,6 +126,33 @@ treadle_status td_request_copy_options(treadle_generator *to, const treadle_gene
     return copy_ids(&to->arena, o->decoder_start, o->n_decoder_start, &o->decoder_start, err);
 }
 
+/* Beams as the caller wants them, else as the model does. */
+static treadle_status fill_beams(const treadle_generate_options *o, const td_config *c, td_generation_options *out,
+                                 treadle_error *err) {
+    const td_config_beam *b = &c->generation.beam;
+    out->beam = (td_beam_params){
+        .num_beams = int_or(o->num_beams, b->num_beams > 0 ? b->num_beams : 1),
+        .length_penalty = o->has_length_penalty ? o->length_penalty : b->length_penalty,
+        .early_stopping = o->early_stopping >= 0 ? (td_early_stopping)o->early_stopping : b->early_stopping,
+        .num_return_sequences =
+            int_or(o->num_return_sequences, o->num_beams >= 0 ? 1 : TD_MAX(b->num_return_sequences, (int64_t)1)),
+    };
+    if (out->beam.num_beams < 1 || out->beam.num_beams > 1024)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected num_beams from 1 to 1024, found %lld",
+                       (long long)out->beam.num_beams);
+    if (out->beam.num_return_sequences < 1 || out->beam.num_return_sequences > out->beam.num_beams)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "expected num_return_sequences from 1 to %lld (num_beams), found %lld",
+                       (long long)out->beam.num_beams, (long long)out->beam.num_return_sequences);
+    if (!(out->beam.length_penalty >= -1e3 && out->beam.length_penalty <= 1e3))
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a length_penalty from -1000 to 1000, found %g",
+                       out->beam.length_penalty);
+    if (o->early_stopping > TD_EARLY_STOPPING_NEVER)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected early_stopping from -1 to 2, found %d",
+                       o->early_stopping);
+    return TREADLE_OK;
+}
+
 treadle_status td_request_fill(treadle_generator *g, const treadle_generate_options *options,
                                td_generation_options *out, treadle_error *err) {
     const td_config *c = g->model->config;
@@ -139,7 +174,10 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
     if (out->max_new_tokens < -1)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected max_new_tokens of at least 0, found %lld",
                        (long long)out->max_new_tokens);
+    TD_TRY(fill_beams(&o, c, out, err));
     TD_TRY(copy_stops(g, &o, err));
     TD_TRY(copy_decoder_start(g, &o, out, err));
-    return td_request_params(&o, c, &g->arena, &out->sample, err);
+    TD_TRY(td_request_params(&o, c, &g->arena, &out->sample, err));
+    out->sample.max_length = out->max_length;
+    return TREADLE_OK;
 }

@@ -89,20 +89,35 @@ static void ban_repeated_ngrams(td_sampler *s, size_t size, const int32_t *seque
     }
 }
 
-/* The processors that also bind greedy choice. Returns false if none of them does anything. */
-static bool has_penalties(const td_sample_params *p, size_t n) {
+/* Returns false if no processor that also binds greedy choice does anything here. */
+static bool has_penalties(const td_sample_params *p, td_sequence_so_far q) {
     return p->repetition_penalty != 1 || p->no_repeat_ngram_size > 0 ||
-           (p->min_length > 0 && (uint64_t)p->min_length > n);
+           (p->min_length > 0 && (uint64_t)p->min_length > q.n) || p->n_suppress || p->timestamps ||
+           (p->n_begin_suppress && q.n == q.n_prompt) || (p->forces_first && q.n == q.n_prompt) || p->forces_last;
 }
 
-static void penalise(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence, size_t n) {
-    memcpy(s->scores, logits, s->vocab * sizeof *s->scores);
-    if (p->repetition_penalty != 1) penalise_repetition(s, (float)p->repetition_penalty, sequence, n);
-    if (p->no_repeat_ngram_size > 0 && (uint64_t)p->no_repeat_ngram_size <= n + 1)
-        ban_repeated_ngrams(s, (size_t)p->no_repeat_ngram_size, sequence, n);
-    if (p->min_length > 0 && (uint64_t)p->min_length > n)
-        for (size_t i = 0; i < p->n_eos; i++)
-            if (p->eos[i] >= 0 && (size_t)p->eos[i] < s->vocab) s->scores[p->eos[i]] = -INFINITY;
+static void forbid(td_sampler *s, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && (size_t)ids[i] < s->vocab) s->scores[ids[i]] = -INFINITY;
+}
+
+static void force(td_sampler *s, int32_t id) {
+    if (id < 0 || (size_t)id >= s->vocab) return;
+    for (size_t i = 0; i < s->vocab; i++) s->scores[i] = -INFINITY;
+    s->scores[id] = 0;
+}
+
+/* Over scores[vocab], which hold logits or log probabilities. */
+static void penalise(td_sampler *s, const td_sample_params *p, td_sequence_so_far q) {
+    if (p->repetition_penalty != 1) penalise_repetition(s, (float)p->repetition_penalty, q.ids, q.n);
+    if (p->no_repeat_ngram_size > 0 && (uint64_t)p->no_repeat_ngram_size <= q.n + 1)
+        ban_repeated_ngrams(s, (size_t)p->no_repeat_ngram_size, q.ids, q.n);
+    if (p->min_length > 0 && (uint64_t)p->min_length > q.n) forbid(s, p->eos, p->n_eos);
+    forbid(s, p->suppress, p->n_suppress);
+    if (q.n == q.n_prompt) forbid(s, p->begin_suppress, p->n_begin_suppress);
+    if (p->timestamps) td_sample_apply_timestamps(p->timestamps, s->scores, s->vocab, q);
+    if (p->forces_first && q.n == q.n_prompt) force(s, p->forced_first);
+    if (p->forces_last && (uint64_t)p->max_length == q.n + 1) force(s, p->forced_last);
 }
 
 /* --- candidates: a heap with the best at 0; what was taken off stands behind it, the best last */
@@ -196,9 +211,9 @@ static kept_set candidates_of(td_sampler *s, float base, float scale) {
 }
 
 /* Runs all processors. n = 0: nothing has a probability. */
-static kept_set process(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence,
-                        size_t n) {
-    penalise(s, p, logits, sequence, n);
+static kept_set process(td_sampler *s, const td_sample_params *p, const float *logits, td_sequence_so_far q) {
+    memcpy(s->scores, logits, s->vocab * sizeof *s->scores);
+    penalise(s, p, q);
     float scale = p->temperature > 0 ? TD_MAX((float)p->temperature, FLT_MIN) : 1.0f;
     kept_set set = candidates_of(s, 0, scale);
     if (set.max == INFINITY) { /* a small temperature: from the best one down nothing grows */
@@ -217,12 +232,13 @@ static treadle_status no_candidate(treadle_error *err) {
     return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN, infinite or forbidden");
 }
 
-treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const float *logits, const int32_t *sequence,
-                                 size_t n, td_rng *rng, int32_t *out, treadle_error *err) {
+treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const float *logits, td_sequence_so_far q,
+                                 td_rng *rng, int32_t *out, treadle_error *err) {
     if (!p->do_sample || p->temperature == 0 || p->top_k == 1) {
         const float *scores = logits;
-        if (has_penalties(p, n)) {
-            penalise(s, p, logits, sequence, n);
+        if (has_penalties(p, q)) {
+            memcpy(s->scores, logits, s->vocab * sizeof *s->scores);
+            penalise(s, p, q);
             scores = s->scores;
         }
         int64_t best = td_argmax(scores, s->vocab);
@@ -230,7 +246,7 @@ treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const
         *out = (int32_t)best;
         return TREADLE_OK;
     }
-    kept_set set = process(s, p, logits, sequence, n);
+    kept_set set = process(s, p, logits, q);
     if (!set.n) return no_candidate(err);
     double total = 0;
     for (size_t i = 0; i < set.n; i++) total += weight(set.first[i].score, set.max);
@@ -245,9 +261,9 @@ treadle_status td_sampler_choose(td_sampler *s, const td_sample_params *p, const
 }
 
 treadle_status td_sampler_distribution(td_sampler *s, const td_sample_params *p, const float *logits,
-                                       const int32_t *sequence, size_t n, float *probabilities, int64_t *out_kept,
+                                       td_sequence_so_far q, float *probabilities, int64_t *out_kept,
                                        treadle_error *err) {
-    kept_set set = process(s, p, logits, sequence, n);
+    kept_set set = process(s, p, logits, q);
     if (!set.n) return no_candidate(err);
     double total = 0;
     for (size_t i = 0; i < set.n; i++) total += weight(set.first[i].score, set.max);
@@ -260,4 +276,16 @@ treadle_status td_sampler_distribution(td_sampler *s, const td_sample_params *p,
     }
     *out_kept = kept;
     return TREADLE_OK;
+}
+
+void td_sampler_log_scores(td_sampler *s, const td_sample_params *p, const float *logits, td_sequence_so_far q,
+                           float *scores) {
+    int64_t best = td_argmax(logits, s->vocab);
+    float max = best < 0 ? 0 : logits[best];
+    double total = 0;
+    for (size_t i = 0; i < s->vocab; i++) total += exp((double)logits[i] - max);
+    double log_total = log(total) + max;
+    for (size_t i = 0; i < s->vocab; i++) s->scores[i] = (float)((double)logits[i] - log_total);
+    penalise(s, p, q);
+    memcpy(scores, s->scores, s->vocab * sizeof *scores);
 }

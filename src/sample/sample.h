@@ -15,9 +15,21 @@ typedef struct td_sample_params {
     double top_p, min_p;                      /* 1, 0: off */
     double repetition_penalty;                /* 1: off */
     int64_t no_repeat_ngram_size, min_length; /* 0: off */
-    const int32_t *eos;                       /* borrowed */
+    const int32_t *eos;                       /* borrowed, as the other lists */
     size_t n_eos;
+    const int32_t *suppress, *begin_suppress; /* never chosen; not chosen as the first new token */
+    size_t n_suppress, n_begin_suppress;
+    bool forces_first, forces_last; /* the first new token, and the one that makes max_length, are given */
+    int32_t forced_first, forced_last;
+    int64_t max_length;                          /* of the sequence, for forced_last */
+    const struct td_timestamp_rules *timestamps; /* NULL: none */
 } td_sample_params;
+
+/* How a transcript's timestamps may stand (timestamps.c). Ids from `begin` on are times. */
+typedef struct td_timestamp_rules {
+    int32_t begin, no_timestamps, eos; /* -1: none */
+    int64_t max_initial;               /* steps after begin that the first time may be at most; -1: no limit */
+} td_timestamp_rules;
 
 typedef struct td_candidate {
     float score;
@@ -41,13 +53,27 @@ treadle_status td_sample_params_check(const td_sample_params *params, treadle_er
 /* Index of the largest value, the first of equals; NaN never wins. -1: there is none above -inf. */
 int64_t td_argmax(const float *values, size_t n);
 
-/* The next token after sequence[n], from logits[vocab]. TREADLE_RUN: no token has a probability. rng is used only when drawing. */
+/* What has been chosen so far. */
+typedef struct td_sequence_so_far {
+    const int32_t *ids; /* prompt and new tokens */
+    size_t n, n_prompt;
+} td_sequence_so_far;
+
+/* The next token after a sequence, from logits[vocab]. TREADLE_RUN: no token has a probability. rng is used only when drawing. */
 treadle_status td_sampler_choose(td_sampler *sampler, const td_sample_params *params, const float *logits,
-                                 const int32_t *sequence, size_t n, td_rng *rng, int32_t *out, treadle_error *err);
+                                 td_sequence_so_far sequence, td_rng *rng, int32_t *out, treadle_error *err);
 
 /* The distribution that would be drawn from, whether or not params ask to draw. *out_kept: how many are not zero. */
 treadle_status td_sampler_distribution(td_sampler *sampler, const td_sample_params *params, const float *logits,
-                                       const int32_t *sequence, size_t n, float *probabilities, int64_t *out_kept,
+                                       td_sequence_so_far sequence, float *probabilities, int64_t *out_kept,
                                        treadle_error *err);
+
+/* The processors that also bind greedy choice, over the log probabilities of logits: scores[vocab] for beam search. */
+void td_sampler_log_scores(td_sampler *sampler, const td_sample_params *params, const float *logits,
+                           td_sequence_so_far sequence, float *scores);
+
+/* timestamps.c: forbids what the rules forbid, in scores[vocab]. */
+void td_sample_apply_timestamps(const td_timestamp_rules *rules, float *scores, size_t vocab,
+                                td_sequence_so_far sequence);
 
 #endif

@@ -135,6 +135,9 @@ static const struct {
     {"top_k", false, offsetof(treadle_generate_options, top_k)},
     {"no_repeat_ngram_size", false, offsetof(treadle_generate_options, no_repeat_ngram_size)},
     {"seed", false, offsetof(treadle_generate_options, seed)},
+    {"num_beams", false, offsetof(treadle_generate_options, num_beams)},
+    {"num_return_sequences", false, offsetof(treadle_generate_options, num_return_sequences)},
+    {"length_penalty", true, offsetof(treadle_generate_options, length_penalty)},
     {"temperature", true, offsetof(treadle_generate_options, temperature)},
     {"top_p", true, offsetof(treadle_generate_options, top_p)},
     {"min_p", true, offsetof(treadle_generate_options, min_p)},
@@ -150,6 +153,7 @@ static treadle_status read_number(drive *d, const td_json *value, treadle_genera
         bool fits = value->kind == TD_JSON_INT || (numbers[i].real && value->kind == TD_JSON_DOUBLE);
         if (!fits)
             return fail(d, "options.%s: expected a %s", numbers[i].name, numbers[i].real ? "number" : "whole number");
+        if (numbers[i].offset == offsetof(treadle_generate_options, length_penalty)) o->has_length_penalty = true;
         if (numbers[i].real) *(double *)target = value->as_double;
         else *(int64_t *)target = value->as_int;
     }
@@ -197,6 +201,10 @@ static treadle_status read_options(drive *d, treadle_generate_options *o) {
                 o->decoder_start = eos.ids;
                 o->n_decoder_start = (int64_t)eos.n;
             }
+        } else if (td_str_is(v->key, "early_stopping") && v->kind == TD_JSON_BOOL) {
+            o->early_stopping = v->as_bool;
+        } else if (td_str_is(v->key, "early_stopping") && v->kind == TD_JSON_STRING && td_str_is(v->string, "never")) {
+            o->early_stopping = 2;
         } else if (td_str_is(v->key, "images_per_row")) {
             continue; /* read with the tensors */
         } else if (td_str_is(v->key, "stop")) {
@@ -221,11 +229,38 @@ static treadle_status save_logits(drive *d, const char *prefix, size_t index, co
     return path ? treadle_tensor_write_npy(path, logits, &d->error) : fail(d, "out of memory");
 }
 
+/* Beam search: all sequences of all rows, and their scores. */
+static void write_sequences(drive *d, const treadle_generator *g, size_t n_rows) {
+    double score;
+
+    td_json_key(&d->out, "sequences");
+    td_json_begin_array(&d->out);
+    for (size_t i = 0; i < n_rows; i++) {
+        td_json_begin_array(&d->out);
+        for (size_t k = 0; k < treadle_generator_n_sequences(g, i); k++)
+            write_ids(d, treadle_generator_sequence(g, i, k, &score));
+        td_json_end_array(&d->out);
+    }
+    td_json_end_array(&d->out);
+    td_json_key(&d->out, "scores");
+    td_json_begin_array(&d->out);
+    for (size_t i = 0; i < n_rows; i++) {
+        td_json_begin_array(&d->out);
+        for (size_t k = 0; k < treadle_generator_n_sequences(g, i); k++) {
+            treadle_generator_sequence(g, i, k, &score);
+            td_json_write_double(&d->out, score);
+        }
+        td_json_end_array(&d->out);
+    }
+    td_json_end_array(&d->out);
+}
+
 static void write_results(drive *d, const treadle_generator *g, size_t n_rows) {
     treadle_model_info info = {.struct_size = sizeof info};
 
     treadle_model_get_info(d->model, &info);
     td_json_begin_object(&d->out);
+    if (td_json_get(td_json_get(d->request, "options"), "num_beams")) write_sequences(d, g, n_rows);
     td_json_key(&d->out, "tokens");
     td_json_begin_array(&d->out);
     for (size_t i = 0; i < n_rows; i++) write_ids(d, treadle_generator_new_ids(g, i));
