@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { MAX_PORTS = 12 };
+enum { MAX_PORTS = 24 };
 
 static const char *const case_names[] = {
-    "elementwise",    "broadcast_in_place", "shape_chain",  "concat_cache", "outputs",
-    "defaults",       "old_initializers",   "functions",    "row_wise",     "skips",
-    "data_dependent", "quant_block",        "scatter_cache"};
+    "elementwise",    "broadcast_in_place", "shape_chain",   "concat_cache", "outputs",
+    "defaults",       "old_initializers",   "functions",     "row_wise",     "skips",
+    "data_dependent", "quant_block",        "scatter_cache", "linear"};
 
 typedef struct data_set {
     td_value inputs[MAX_PORTS];

@@ -237,6 +237,41 @@ def data_dependent():
          [[f32(4, 4), np.int64([2, 3])], [f32(2, 2), np.int64([1, 2])], [f32(90, 90), np.int64([20, 60])]])
 
 
+def linear():
+    """Products by constant weights in every form that exporters write: transposed, cast, with a bias that is one or only looks
+    like one, a result or a weight that others read too."""
+    n, k = h.make_node, 24
+    half = lambda *shape: f32(*shape).astype(np.float16)
+    nodes = [
+        n("Cast", ["w16"], ["w16.f"], to=T.FLOAT), n("Transpose", ["w16.f"], ["w16.t"], perm=[1, 0]),
+        n("MatMul", ["x", "w16.t"], ["y0"]), n("Add", ["y0", "b33"], ["half_bias"]),
+        n("Transpose", ["w16"], ["v16.t"]), n("Cast", ["v16.t"], ["v16.f"], to=T.FLOAT),
+        n("MatMul", ["x", "v16.f"], ["y1"]), n("Add", ["row33", "y1"], ["half_turned_first"]),
+        n("Transpose", ["w32"], ["w32.t"], perm=[1, 0]), n("MatMul", ["x", "w32.t"], ["turned"]),
+        n("Transpose", ["w32.t"], ["w32.tt"], perm=[1, 0]), n("MatMul", ["z", "w32.tt"], ["turned_twice"]),
+        n("MatMul", ["x", "u32"], ["y2"]), n("Add", ["y2", "b5"], ["plain_bias"]),
+        n("MatMul", ["x", "u32"], ["y3"]), n("Add", ["y3", "b5"], ["y4"]), n("Mul", ["y3", "y4"], ["read_twice"]),
+        n("MatMul", ["x", "u32"], ["y5"]), n("Add", ["y5", "deep"], ["adds_dimensions"]),
+        n("MatMul", ["x", "u32"], ["y6"]), n("Add", ["y6", "one"], ["scalar"]),
+        n("MatMul", ["x", "u32"], ["is_output"]), n("Add", ["is_output", "b5"], ["after_output"]),
+        n("MatMul", ["v", "w16.t"], ["y7"]), n("Add", ["y7", "b33"], ["vector"]),
+        n("Cast", ["u32"], ["u64"], to=T.DOUBLE), n("Cast", ["u64"], ["u64.f"], to=T.FLOAT), n("MatMul", ["x", "u64.f"], ["through_double"]),
+        n("Cast", ["u32"], ["u8"], to=T.INT8), n("Cast", ["u8"], ["u8.f"], to=T.FLOAT), n("MatMul", ["x", "u8.f"], ["through_int"]),
+        n("Reshape", ["x", "rows"], ["x2"]), n("Gemm", ["x2", "w16.f", "b33"], ["gemm_half"], transB=1),
+        n("Gemm", ["x2", "w16.f", "b33"], ["gemm_scaled"], transB=1, alpha=0.5), n("Gemm", ["x2", "w16.t"], ["gemm_no_c"]),
+        n("Gemm", ["x2", "u32"], ["y8"]), n("Add", ["y8", "b5"], ["gemm_add"]),
+        n("Transpose", ["x"], ["xt"], perm=[0, 2, 1]), n("Transpose", ["xt"], ["xtt"], perm=[0, 2, 1]),
+        n("MatMul", ["xtt", "w16.t"], ["strided"]),
+    ]
+    outs = ["half_bias", "half_turned_first", "turned", "turned_twice", "plain_bias", "read_twice", "adds_dimensions", "scalar", "is_output",
+            "after_output", "vector", "through_double", "through_int", "gemm_half", "gemm_scaled", "gemm_no_c", "gemm_add", "strided"]
+    sets = [[f32(*lead, k), f32(3, 7), f32(k)] for lead in ((1, 1), (2, 3), (1, 40), (0, 2), (3, 17))]
+    save("linear", nodes, [info("x", T.FLOAT, ["batch", "seq", k]), info("z", T.FLOAT, ["n", 7]), info("v", T.FLOAT, [k])],
+         [info(o, T.FLOAT, None) for o in outs],
+         [init("w16", half(33, k)), init("w32", f32(7, k)), init("u32", f32(k, 5)), init("b33", f32(33)), init("row33", f32(1, 1, 33)),
+          init("b5", f32(5)), init("deep", f32(1, 1, 1, 5)), init("one", f32(1)), init("rows", np.int64([-1, k]))], sets, opset=17)
+
+
 def quant_block():
     """Products of quantised weights that share their input: q, k, v and one of other block size; a SwiGLU and what only looks like one."""
     n, k = h.make_node, 64
@@ -272,5 +307,5 @@ def quant_block():
 
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent, quant_block, scatter_cache]:
+                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear]:
         make()

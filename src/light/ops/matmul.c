@@ -14,8 +14,7 @@ static td_shape as_matrix(const td_shape *s, bool left) {
     return out;
 }
 
-static treadle_status matmul_infer(td_infer *in) {
-    const td_tensor *ta = &in->inputs[0]->tensor, *tb = &in->inputs[1]->tensor;
+treadle_status td_matmul_infer(td_infer *in, const td_tensor *ta, const td_tensor *tb) {
     td_shape out;
 
     if (ta->shape.rank < 0 || tb->shape.rank < 0) return td_infer_unknown(in, 0, ta->dtype, -1);
@@ -31,6 +30,10 @@ static treadle_status matmul_infer(td_infer *in) {
     if (ta->shape.rank > 1) out.dims[out.rank++] = m;
     if (tb->shape.rank > 1) out.dims[out.rank++] = n;
     return td_infer_set(in, 0, ta->dtype, &out);
+}
+
+static treadle_status matmul_infer(td_infer *in) {
+    return td_matmul_infer(in, &in->inputs[0]->tensor, &in->inputs[1]->tensor);
 }
 
 /* An operand: the matrix at its start and how it walks the output's stack. */
@@ -80,9 +83,9 @@ static void *moved(td_dtype dtype, void *data, int64_t elements) {
     return (char *)data + elements * (td_dtype_bits(dtype) / 8);
 }
 
-static treadle_status matmul_run(td_run *r) {
-    const td_product *p = r->state;
-    const td_tensor *ta = r->in[0], *tb = r->in[1], *ty = r->out[0];
+treadle_status td_matmul_run(td_run *r, const td_product *p, const td_tensor *ta, const td_tensor *tb,
+                             const float *bias) {
+    const td_tensor *ty = r->out[0];
     td_shape stack = ty->shape;
     int64_t n_jobs = 1;
 
@@ -115,8 +118,10 @@ static treadle_status matmul_run(td_run *r) {
         jobs[i].b.data = moved(p->dtype, b.matrix.data, at_b);
         jobs[i].y.data = moved(p->dtype, y.matrix.data, at_y);
     }
-    return td_product_run(r, p, jobs, n_jobs, NULL);
+    return td_product_run(r, p, jobs, n_jobs, bias);
 }
+
+static treadle_status matmul_run(td_run *r) { return td_matmul_run(r, r->state, r->in[0], r->in[1], NULL); }
 
 const td_op_impl td_op_matmul = {.state_bytes = sizeof(td_product),
                                  .prepare = matmul_prepare,

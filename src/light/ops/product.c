@@ -25,6 +25,7 @@ static treadle_status pack(td_prepare *p, const td_tensor *b, bool transposed, t
         td_prepare_done_with(p, 1);
     }
     out->packed = packed;
+    out->b_dtype = b->dtype;
     return TREADLE_OK;
 }
 
@@ -67,7 +68,7 @@ static size_t matrix_bytes(td_dtype dtype, const td_matrix *m) {
 
 /* B as the kernel reads it; one whose strides it cannot read is copied first (the same for all jobs with this B). */
 static treadle_status kernel_b(td_run *r, const td_product *p, const td_matrix *b, td_gemm_b *out) {
-    out->dtype = p->dtype;
+    out->dtype = p->packed ? p->b_dtype : p->dtype;
     out->data = p->packed ? p->packed : b->data;
     if (p->packed) {
         out->form = TD_GEMM_PANELS;

@@ -23,11 +23,17 @@ typedef struct td_product {
     const td_gemm_f32_kernels *kernels;
     td_dtype dtype;
     const void *packed; /* B, if it is a constant matrix of a float type that the kernel reads; else NULL */
+    td_dtype b_dtype;   /* of packed: another than dtype only in products that a pass has made */
     bool wide_y;        /* float16 and bfloat16: Y is float32, the caller goes on computing and rounds */
 } td_product;
 
 /* Looks at the dtype of input 0 and packs input 1, [k, n] (or [n, k] if transposed), if it is a constant. */
 treadle_status td_product_prepare(td_prepare *p, bool transposed_b, td_product *out);
+
+/* MatMul's shapes and run over any operands: tb as MatMul has it, whatever input it comes from. bias as below. */
+treadle_status td_matmul_infer(td_infer *in, const td_tensor *ta, const td_tensor *tb);
+treadle_status td_matmul_run(td_run *r, const td_product *p, const td_tensor *ta, const td_tensor *tb,
+                             const float *bias);
 
 /* Runs n jobs of one shape. bias: [n] of float32 added to every row, only where td_product_takes_bias. */
 treadle_status td_product_run(td_run *r, const td_product *p, const td_product_job *jobs, int64_t n_jobs,

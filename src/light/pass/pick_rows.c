@@ -113,6 +113,7 @@ static const struct {
     {"com.microsoft", "SkipLayerNormalization", ROWS_FIRST_TWO},
     {"com.microsoft", "SkipSimplifiedLayerNormalization", ROWS_FIRST_TWO},
     {"treadle", "BlockAffineMatMul", ROWS_FIRST},
+    {"treadle.internal", "Linear", ROWS_FIRST},
 };
 
 /* batch and seq of the output, as symbols or numbers. */
