@@ -18,6 +18,8 @@ typedef struct treadle_compile_options {
     size_t struct_size;
     int32_t accuracy_level;        /* of MatMulNBits: 0 float activations, 4 (default) int8 allowed */
     bool dequantize;               /* --quantize none: weights as float32. Default: false */
+    bool single_file;              /* weights, config and tokenizer inside model.onnx, data beside it only over 2 GiB.
+                                    * Default: false */
     bool overwrite;                /* replace files of an earlier build in the folder. Default: true */
     treadle_progress_fn *progress; /* NULL (default): none */
     void *progress_ctx;

@@ -31,6 +31,7 @@ treadle_status treadle_compile(const char *source, const char *out_dir, const tr
         .out_dir = out_dir,
         .accuracy_level = own.accuracy_level,
         .quantize = own.dequantize ? "none" : NULL,
+        .single_file = own.single_file,
         .keep_existing = !own.overwrite,
         .progress = own.progress ? forward_progress : NULL,
         .ctx = &own,

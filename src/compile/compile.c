@@ -6,6 +6,7 @@
 #include "compile/folder.h"
 #include "compile/output.h"
 #include "compile/parts.h"
+#include "compile/single.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -91,6 +92,7 @@ static treadle_status compile_checkpoint(const td_compile_options *options, cons
     TD_TRY(td_model_resolve(checkpoint, arena, &model, err));
     treadle_status status = td_folder_begin(arena, options->out_dir, options->keep_existing, &folder, err);
     if (status == TREADLE_OK) status = build_folder(options, arena, &folder, &model, err);
+    if (status == TREADLE_OK && options->single_file) status = td_single_file(&folder, err);
     if (status == TREADLE_OK) status = td_folder_commit(&folder, err);
     if (status != TREADLE_OK) td_folder_abandon(&folder);
     return status;

@@ -48,6 +48,7 @@ typedef struct td_compile_options {
     const char *out_dir;  /* made, or replaced if treadle made it; refused if it holds anything else */
     int accuracy_level;   /* of MatMulNBits: 0 or 4 (int8 activations allowed) */
     const char *quantize; /* NULL: blocks are carried over; "none": they are decoded, all weights become float32 */
+    bool single_file;     /* weights and text files inside model.onnx (single.h) */
     bool keep_existing;   /* refuse a folder that is not empty even if treadle made it */
     td_compile_progress_fn *progress; /* may be NULL */
     td_compile_note_fn *note;         /* NULL: td_log, level warning */

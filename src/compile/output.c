@@ -33,6 +33,7 @@ void td_output_begin_config(const td_output *o, td_json_writer *w, const char *p
     td_json_begin_object(w);
     td_json_key(w, "extends");
     td_json_write_text(w, preset);
+    if (o->options->single_file) return; /* the file is its own session, whatever its name */
     td_json_key(w, "sessions");
     td_json_begin_object(w);
     for (size_t i = 0; i < arch->n_graphs; i++) {

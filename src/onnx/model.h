@@ -229,6 +229,8 @@ treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_ki
 
 /* --- writer. Tensors whose is_external is set are written as references; nothing here writes the data file. */
 treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_error *err);
+/* The same into a new file, in pieces. Errors: TREADLE_LIMIT (a message of protobuf ends at 2 GiB), TREADLE_IO. */
+treadle_status td_onnx_write_file(const td_onnx_model *model, const char *path, treadle_error *err);
 treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, treadle_error *err);
 
 /* Lookups; NULL or -1 when absent. */

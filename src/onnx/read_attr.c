@@ -252,7 +252,7 @@ treadle_status td_proto_read_type(td_proto_reader *r, td_wire w, void *out) {
 static void write_shape(td_wire_sink *s, const td_onnx_type *type) {
     for (int i = 0; i < type->rank; i++) {
         const td_onnx_dim *dim = &type->dims[i];
-        td_wire_sink count = {NULL, 0};
+        td_wire_sink count = {0};
         if (dim->param.n) td_wire_put_str(&count, 2, dim->param);
         else if (dim->value >= 0) td_wire_put_int(&count, 1, dim->value);
         td_wire_put_tag(s, 1, TD_WIRE_LEN);
@@ -268,7 +268,7 @@ static void write_alternative(td_wire_sink *s, const td_onnx_type *type) {
     if (typed && type->dtype) td_wire_put_int(s, 1, type->dtype);
     if (type->elem) td_proto_write_nested(s, type->kind == TD_ONNX_TYPE_MAP ? 2 : 1, &td_proto_type, type->elem);
     if (type->has_shape) {
-        td_wire_sink count = {NULL, 0};
+        td_wire_sink count = {0};
         write_shape(&count, type);
         td_wire_put_tag(s, 2, TD_WIRE_LEN);
         td_wire_put_varint(s, count.n);
@@ -280,7 +280,7 @@ void td_proto_write_type(td_wire_sink *s, const void *in) {
     const td_onnx_type *type = in;
     for (size_t i = 0; i < TD_COUNT(alternatives); i++) {
         if (alternatives[i].kind != type->kind) continue;
-        td_wire_sink count = {NULL, 0};
+        td_wire_sink count = {0};
         write_alternative(&count, type);
         td_wire_put_tag(s, alternatives[i].number, TD_WIRE_LEN);
         td_wire_put_varint(s, count.n);

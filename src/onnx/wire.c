@@ -1,6 +1,8 @@
 /* onnx/wire.c - see wire.h. */
 #include "onnx/wire.h"
 
+enum { DRAIN_BYTES = 1 << 16 };
+
 /* Groups inside groups beyond this are refused; no writer of ONNX uses groups at all. */
 enum { MAX_GROUP_DEPTH = 16 };
 
@@ -104,9 +106,19 @@ const char *td_wire_type_name(td_wire_type type) {
     return (unsigned)type < TD_COUNT(names) ? names[type] : "unknown";
 }
 
+bool td_wire_flush(td_wire_sink *s) {
+    if (s->out->n && !s->failed && !s->drain(s->ctx, s->out->p, s->out->n)) s->failed = true;
+    td_buf_clear(s->out);
+    return !s->failed;
+}
+
 void td_wire_put_bytes(td_wire_sink *s, const void *bytes, size_t n) {
     s->n += n;
-    if (s->out && n) td_buf_append(s->out, bytes, n);
+    if (!s->out || !n) return;
+    if (!s->drain || n < DRAIN_BYTES) td_buf_append(s->out, bytes, n);
+    if (!s->drain) return;
+    if (n >= DRAIN_BYTES || s->out->n >= DRAIN_BYTES) td_wire_flush(s);
+    if (n >= DRAIN_BYTES && !s->failed && !s->drain(s->ctx, bytes, n)) s->failed = true;
 }
 
 void td_wire_put_varint(td_wire_sink *s, uint64_t value) {

@@ -50,8 +50,13 @@ static inline uint64_t td_wire_load64(const uint8_t *p) {
 typedef struct td_wire_sink {
     td_buf *out; /* NULL: only count */
     size_t n;    /* bytes put so far */
+    /* NULL: out holds everything. Else out is emptied into this now and then; false ends the writing. */
+    bool (*drain)(void *ctx, const void *bytes, size_t n);
+    void *ctx;
+    bool failed; /* drain said so */
 } td_wire_sink;
 
+bool td_wire_flush(td_wire_sink *s); /* what out still holds goes to drain */
 void td_wire_put_bytes(td_wire_sink *s, const void *bytes, size_t n);
 void td_wire_put_varint(td_wire_sink *s, uint64_t value);
 void td_wire_put_tag(td_wire_sink *s, uint32_t number, td_wire_type type);

@@ -2,6 +2,9 @@
  * always gives the same bytes. Empty strings, zero numbers and empty lists are left out. */
 #include "onnx/proto.h"
 
+#include <errno.h>
+#include <stdio.h>
+
 static void write_field(td_wire_sink *s, const td_proto_field *field, const char *in) {
     const void *place = in + field->offset;
     const void *list = field->kind >= TD_PROTO_INTS ? *(const void *const *)place : NULL;
@@ -50,7 +53,7 @@ void td_proto_write(td_wire_sink *s, const td_proto_message *m, const void *in) 
 
 /* The length must stand before the bytes: a counting walk finds it. Counting costs one walk per level of nesting. */
 void td_proto_write_nested(td_wire_sink *s, uint32_t number, const td_proto_message *m, const void *in) {
-    td_wire_sink count = {NULL, 0};
+    td_wire_sink count = {0};
     td_proto_write(&count, m, in);
     td_wire_put_tag(s, number, TD_WIRE_LEN);
     td_wire_put_varint(s, count.n);
@@ -59,7 +62,7 @@ void td_proto_write_nested(td_wire_sink *s, uint32_t number, const td_proto_mess
 }
 
 static treadle_status write_message(const td_proto_message *m, const void *in, td_buf *out, treadle_error *err) {
-    td_wire_sink count = {NULL, 0}, sink = {out, 0};
+    td_wire_sink count = {0}, sink = {.out = out};
     td_proto_write(&count, m, in);
     if (td_buf_reserve(out, count.n)) td_proto_write(&sink, m, in);
     return out->failed ? td_fail_memory(err, m->name, count.n) : TREADLE_OK;
@@ -78,6 +81,33 @@ treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_er
     const td_onnx_tensor *bad = find_unloaded(&model->graph);
     if (bad) return td_fail(err, TREADLE_INVALID_ARGUMENT, "initializer '%.*s' has no data", TD_STR_ARGS(bad->name));
     return write_message(&td_proto_model, model, out, err);
+}
+
+static bool drain_to_file(void *ctx, const void *bytes, size_t n) { return fwrite(bytes, 1, n, ctx) == n; }
+
+treadle_status td_onnx_write_file(const td_onnx_model *model, const char *path, treadle_error *err) {
+    const td_onnx_tensor *bad = find_unloaded(&model->graph);
+    if (bad) return td_fail(err, TREADLE_INVALID_ARGUMENT, "initializer '%.*s' has no data", TD_STR_ARGS(bad->name));
+    td_wire_sink count = {0};
+    td_buf piece = {0};
+    td_proto_write(&count, &td_proto_model, model);
+    if (count.n > INT32_MAX)
+        return td_fail(err, TREADLE_LIMIT, "the model takes %zu bytes, one file of ONNX holds at most %d", count.n,
+                       INT32_MAX);
+    FILE *file = fopen(path, "wxe");
+    if (!file) return td_fail(err, TREADLE_IO, "cannot make '%s': %s", path, strerror(errno));
+    td_wire_sink sink = {.out = &piece, .drain = drain_to_file, .ctx = file};
+    td_proto_write(&sink, &td_proto_model, model);
+    bool written = td_wire_flush(&sink);
+    int code = errno;
+    if (fclose(file) != 0 && written) {
+        written = false;
+        code = errno;
+    }
+    bool memory = !piece.failed;
+    td_buf_free(&piece);
+    if (!memory) return td_fail_memory(err, "a piece of a model", 0);
+    return written ? TREADLE_OK : td_fail(err, TREADLE_IO, "cannot write '%s': %s", path, strerror(code));
 }
 
 treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, treadle_error *err) {

@@ -9,12 +9,12 @@
 
 /* --- small messages by hand */
 static void put(td_buf *out, uint32_t number, td_str bytes) {
-    td_wire_sink s = {out, 0};
+    td_wire_sink s = {.out = out};
     td_wire_put_str(&s, number, bytes);
 }
 
 static void put_int(td_buf *out, uint32_t number, int64_t value) {
-    td_wire_sink s = {out, 0};
+    td_wire_sink s = {.out = out};
     td_wire_put_int(&s, number, value);
 }
 

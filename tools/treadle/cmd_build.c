@@ -7,7 +7,7 @@
 typedef struct build_args {
     const char *out, *quantize;
     int64_t accuracy_level;
-    bool quiet;
+    bool single_file, quiet;
 } build_args;
 
 static void build_defaults(void *args) { ((build_args *)args)->accuracy_level = 4; }
@@ -19,6 +19,9 @@ static const td_option build_options[] = {
      offsetof(build_args, accuracy_level)},
     {"quantize", 0, OPTION_TEXT, "none", "decode all weights to float32 (default: as they are)",
      offsetof(build_args, quantize)},
+    {"single-file", 0, OPTION_FLAG, NULL,
+     "weights, config and tokenizer inside model.onnx; data beside it only over 2 GiB",
+     offsetof(build_args, single_file)},
     {"quiet", 'q', OPTION_FLAG, NULL, "no progress bar", offsetof(build_args, quiet)},
 };
 
@@ -35,6 +38,7 @@ static int build_run(void *given, char **positional, size_t n_positional) {
         return td_usage(&td_command_build, "--quantize: expected none, found \"%s\"", args->quantize);
     treadle_compile_options_init(&options);
     options.accuracy_level = (int32_t)args->accuracy_level;
+    options.single_file = args->single_file;
     options.dequantize = args->quantize != NULL;
     return td_compile_with_progress(positional[0], args->out, &options, args->quiet);
 }
