@@ -126,8 +126,72 @@ def pad_cases():
     case("pad_11_axes_absent", "Pad", [x, np.array([0, 1, 0, 0, 0, 2], np.int64)], opset=11, mode="edge")
 
 
+GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+
+def recurrent(name, op, steps=5, batch=2, inputs=3, hidden=4, bias=True, lengths=None, h=False, c=False, peepholes=False, dtype=F32,
+              layout=0, constants=("in_1", "in_2"), opset=14, **attributes):
+    """layout 1 and types other than float32, which ONNX Runtime lacks, from the same values turned round."""
+    sides = 2 if attributes.get("direction") == "bidirectional" else 1
+    rows = GATES[op] * hidden
+    arrays = [base.values(steps, batch, inputs), base.values(sides, rows, inputs), base.values(sides, rows, hidden),
+              base.values(sides, 2 * rows) if bias else None, None if lengths is None else np.array(lengths, np.int32),
+              base.values(sides, batch, hidden) if h else None]
+    if op == "LSTM":
+        arrays += [base.values(sides, batch, hidden) if c else None, base.values(sides, 3 * hidden) if peepholes else None]
+    while arrays[-1] is None:
+        arrays.pop()
+    count = 3 if op == "LSTM" else 2
+    arrays = [a if a is None or a.dtype == np.int32 else a.astype(dtype).astype(F32) for a in arrays]
+    want = answer(op, arrays, count, hidden_size=hidden, **attributes)
+    if layout:
+        arrays = [np.swapaxes(a, 0, 1) if a is not None and a.ndim == 3 and i not in (1, 2) else a for i, a in enumerate(arrays)]
+        want = [want[0].transpose(2, 0, 1, 3)] + [np.swapaxes(w, 0, 1) for w in want[1:]]
+        attributes["layout"] = 1
+    arrays = [a if a is None or a.dtype == np.int32 else np.ascontiguousarray(a).astype(dtype) for a in arrays]
+    case(f"{op.lower()}_{name}", op, arrays, [f"out_{i}" for i in range(count)], opset=opset, constants=constants,
+         out_types=[dtype] * count, want=[np.ascontiguousarray(w) for w in want], hidden_size=hidden, **attributes)
+
+
+def recurrent_cases():
+    odd = {"RNN": ["ScaledTanh"], "GRU": ["HardSigmoid", "ScaledTanh"], "LSTM": ["HardSigmoid", "Elu", "ScaledTanh"]}
+    others = {"RNN": ["Relu"], "GRU": ["Softsign", "LeakyRelu"], "LSTM": ["Sigmoid", "Affine", "ThresholdedRelu"]}
+    for op in ("RNN", "GRU", "LSTM"):
+        recurrent("plain", op)
+        recurrent("no_bias", op, bias=False, opset=7)
+        recurrent("reverse", op, direction="reverse", h=True)
+        recurrent("both", op, direction="bidirectional", h=True, c=True)
+        recurrent("wide", op, steps=3, batch=1, inputs=40, hidden=70, h=True)
+        recurrent("given", op, steps=3, hidden=17, constants=("none",))
+        recurrent("lengths", op, batch=4, lengths=[5, 2, 1, 3], h=True, c=True)
+        recurrent("lengths_zero", op, batch=3, lengths=[3, 0, 5], h=True, c=True)
+        recurrent("lengths_reverse", op, batch=3, lengths=[5, 2, 3], direction="reverse")
+        recurrent("lengths_both", op, batch=3, lengths=[2, 5, 3], direction="bidirectional", h=True, c=True)
+        recurrent("layout_both", op, batch=3, lengths=[2, 5, 3], direction="bidirectional", h=True, c=True, layout=1)
+        recurrent("clip", op, clip=0.2, c=True)
+        recurrent("activations", op, activations=odd[op], activation_alpha=[0.3, 0.7, 0.9][:len(odd[op])],
+                  activation_beta=[0.4, 0.8, 0.6][:len(odd[op]) - (op == "LSTM")])
+        more = {"RNN": {}, "GRU": {"activation_alpha": [0.6]}, "LSTM": {"activation_alpha": [0.6, 0.05], "activation_beta": [0.2]}}[op]
+        recurrent("activations_part", op, activations=others[op], **more)
+        if op == "GRU":  # ONNX Runtime's defaults of the other functions are not those of the operators
+            recurrent("activations_default", op, activations=others[op])
+        recurrent("activations_both", op, direction="bidirectional", activations=odd[op] + others[op],
+                  activation_alpha=[0.3, 0.7, 0.9, 0.5, 0.2], activation_beta=[0.4, 0.8, 0.6])
+        for name, dtype in (("f16", F16), ("bf16", BF16), ("f64", F64)):
+            recurrent(name, op, h=True, c=True, dtype=dtype, opset=22 if dtype == BF16 else 14, direction="bidirectional")
+    for before in (0, 1):
+        recurrent(f"linear_{before}", "GRU", linear_before_reset=before, direction="bidirectional", h=True, hidden=19)
+        recurrent(f"linear_{before}_lengths", "GRU", linear_before_reset=before, batch=3, lengths=[1, 5, 4], layout=1)
+        recurrent(f"linear_{before}_f64", "GRU", linear_before_reset=before, dtype=F64)
+    recurrent("peepholes", "LSTM", peepholes=True, h=True, c=True, direction="bidirectional")
+    recurrent("peepholes_clip", "LSTM", peepholes=True, c=True, clip=0.3)
+    recurrent("input_forget", "LSTM", input_forget=1, c=True)
+    recurrent("peepholes_f64", "LSTM", peepholes=True, c=True, dtype=F64)
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
     pool_cases()
     pad_cases()
+    recurrent_cases()
