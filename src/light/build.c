@@ -1,39 +1,64 @@
 /* light/build.c - model to graph: names become numbers, initializers and Constant nodes become constants, calls of
- * model-local functions are replaced by their bodies.
+ * model-local functions are replaced by their bodies, subgraphs become graphs of their own.
  *
  * A scope holds the names of one graph or of one call of a function. Names may be used before they are made: what stays
- * unmade at the end is an error. Source: onnx IR spec (functions, overloads, ref_attr_name, opset scopes). */
+ * unmade at the end is an error. A subgraph sees the names of the scopes around it up to the nearest function; those that it
+ * makes itself hide them. Source: onnx IR spec (functions, overloads, ref_attr_name, opset scopes, subgraphs). */
 #include "base/alloc.h"
-#include "light/ir.h"
+#include "light/session.h"
 
 enum {
-    MAX_CALL_DEPTH = 64,
+    MAX_DEPTH = 64,      /* of functions and subgraphs together */
     MAX_NODES = 1 << 20, /* after inlining: functions that call functions grow exponentially */
 };
 
 typedef struct scope {
     td_graph *graph;
     const td_onnx_model *model;
+    const td_onnx_graph *source; /* of the graph */
     treadle_error *err;
-    td_map names; /* -> value id as int64 */
+    size_t *n_nodes; /* of all graphs of the model */
+    td_map names;    /* -> value id as int64 */
     const td_onnx_opset *opsets;
     size_t n_opsets;
     td_str prefix; /* of the names of its values and nodes; "" outside functions */
+    td_str space;  /* of the names of its values: the subgraph that they are in; "" outside subgraphs */
     const td_onnx_function *function;
     const td_onnx_attr *attrs; /* of the call */
     size_t n_attrs;
-    const struct scope *caller;
+    const struct scope *caller; /* function or graph around this one */
     int depth;
+    /* of a subgraph's own scope: */
+    struct scope *outer;      /* where names are looked up that it does not make */
+    td_map own;               /* names that it makes */
+    TD_VEC(int32_t) captured; /* values of `outer`, in the order of the graph inputs that they are here */
 } scope;
 
 static treadle_status no_memory(scope *s) { return td_fail_memory(s->err, "the graph", 0); }
 
-static bool scoped_name(scope *s, td_str name, td_str *out) {
+static bool join_name(scope *s, td_str prefix, td_str name, td_str *out) {
     *out = name;
-    if (!s->prefix.n) return true;
-    char *text = td_arena_printf(s->graph->arena, "%.*s/%.*s", TD_STR_ARGS(s->prefix), TD_STR_ARGS(name));
+    if (!prefix.n) return true;
+    char *text = td_arena_printf(s->graph->arena, "%.*s/%.*s", TD_STR_ARGS(prefix), TD_STR_ARGS(name));
     *out = td_str_from(text);
     return text != NULL;
+}
+
+/* Of a node. A value's name says the subgraph too: packed weights are told apart by it. */
+static bool scoped_name(scope *s, td_str name, td_str *out) { return join_name(s, s->prefix, name, out); }
+
+static treadle_status find_value(scope *s, td_str name, int32_t *out);
+
+/* A name of the scopes around a subgraph: one more graph input of it. */
+static treadle_status capture(scope *s, td_str name, int32_t *out) {
+    int32_t outer;
+    TD_TRY(find_value(s->outer, name, &outer));
+    int32_t id = td_graph_add_value(s->graph, td_graph_value(s->outer->graph, outer)->name);
+    if (id == TD_NO_VALUE || !td_map_set(&s->names, name, (uint64_t)(int64_t)id) || !td_vec_push(&s->captured, outer))
+        return no_memory(s);
+    td_graph_value(s->graph, id)->port = (int32_t)(s->graph->n_inputs + s->captured.n - 1);
+    *out = id;
+    return TREADLE_OK;
 }
 
 /* The value of a name, made on first mention. */
@@ -45,8 +70,9 @@ static treadle_status find_value(scope *s, td_str name, int32_t *out) {
         *out = (int32_t)(int64_t)at;
         return TREADLE_OK;
     }
+    if (s->outer && !td_map_get(&s->own, name, NULL)) return capture(s, name, out);
     td_str full;
-    if (!scoped_name(s, name, &full)) return no_memory(s);
+    if (!scoped_name(s, name, &full) || !join_name(s, s->space, full, &full)) return no_memory(s);
     int32_t id = td_graph_add_value(s->graph, full);
     if (id == TD_NO_VALUE || !td_map_set(&s->names, name, (uint64_t)(int64_t)id)) return no_memory(s);
     *out = id;
@@ -94,6 +120,10 @@ static treadle_status substitute(scope *s, const td_onnx_node *node, const td_on
             const td_onnx_attr *value = find_attr(s->attrs, s->n_attrs, wanted);
             if (!value) value = find_attr(s->function->attr_defaults, s->function->n_attr_defaults, wanted);
             if (!value) continue;
+            if (value->type == TD_ONNX_ATTR_GRAPH || value->type == TD_ONNX_ATTR_GRAPHS)
+                return td_fail(s->err, TREADLE_UNSUPPORTED,
+                               "function %.*s: attribute \"%.*s\" holds a graph, which only nodes may",
+                               TD_STR_ARGS(s->function->name), TD_STR_ARGS(wanted));
             if (from->type != TD_ONNX_ATTR_UNDEFINED && from->type != value->type)
                 return td_fail(s->err, TREADLE_FORMAT,
                                "function %.*s: attribute \"%.*s\" has type %d where its body expects %d",
@@ -115,7 +145,7 @@ static treadle_status add_nodes(scope *s, const td_onnx_node *nodes, size_t n);
 
 static treadle_status push_node(scope *s, td_node *node) {
     td_graph *g = s->graph;
-    if (g->nodes.n >= MAX_NODES)
+    if (++*s->n_nodes > MAX_NODES)
         return td_fail(s->err, TREADLE_LIMIT, "the graph has more than %d nodes once functions are inlined",
                        (int)MAX_NODES);
     if (!td_vec_push(&g->nodes, node)) return no_memory(s);
@@ -136,20 +166,30 @@ static treadle_status pass_through(scope *s, int32_t from, int32_t to) {
     return push_node(s, node);
 }
 
+static treadle_status check_depth(const scope *s) {
+    if (s->depth < MAX_DEPTH) return TREADLE_OK;
+    return td_fail(s->err, TREADLE_LIMIT, "functions and subgraphs are nested more than %d deep", (int)MAX_DEPTH);
+}
+
 static treadle_status inline_call(scope *s, const td_onnx_node *call, const td_onnx_function *f) {
     for (const scope *at = s; at; at = at->caller)
         if (at->function == f)
             return td_fail(s->err, TREADLE_FORMAT, "function %.*s.%.*s calls itself", TD_STR_ARGS(f->domain),
                            TD_STR_ARGS(f->name));
-    if (s->depth >= MAX_CALL_DEPTH)
-        return td_fail(s->err, TREADLE_LIMIT, "functions are nested more than %d deep", (int)MAX_CALL_DEPTH);
+    TD_TRY(check_depth(s));
     if (call->n_inputs > f->n_inputs || call->n_outputs > f->n_outputs)
         return td_fail(s->err, TREADLE_FORMAT,
                        "node \"%.*s\" calls function %.*s with %zu inputs and %zu outputs; it has %zu and %zu",
                        TD_STR_ARGS(call->name), TD_STR_ARGS(f->name), call->n_inputs, call->n_outputs, f->n_inputs,
                        f->n_outputs);
-    scope body = {
-        .graph = s->graph, .model = s->model, .err = s->err, .function = f, .caller = s, .depth = s->depth + 1};
+    scope body = {.graph = s->graph,
+                  .model = s->model,
+                  .err = s->err,
+                  .n_nodes = s->n_nodes,
+                  .space = s->space,
+                  .function = f,
+                  .caller = s,
+                  .depth = s->depth + 1};
     body.opsets = f->n_opsets ? f->opsets : s->model->opsets;
     body.n_opsets = f->n_opsets ? f->n_opsets : s->model->n_opsets;
     treadle_status status = substitute(s, call, &body.attrs, &body.n_attrs);
@@ -201,6 +241,110 @@ static treadle_status add_constant_node(scope *s, const td_onnx_node *from, cons
     return TREADLE_OK;
 }
 
+/* --- subgraphs */
+
+typedef struct node_bodies {
+    td_body **items;
+    size_t n;
+    TD_VEC(int32_t) captured; /* of all, one after the other */
+} node_bodies;
+
+static treadle_status build_graph(scope *s);
+
+static bool add_own(scope *s, td_str name) { return !name.n || td_map_set(&s->own, name, 1); }
+
+static treadle_status collect_own(scope *s) {
+    const td_onnx_graph *og = s->source;
+    bool ok = true;
+    for (size_t i = 0; i < og->n_inputs; i++) ok = ok && add_own(s, og->inputs[i].name);
+    for (size_t i = 0; i < og->n_initializers; i++) ok = ok && add_own(s, og->initializers[i].name);
+    for (size_t i = 0; i < og->n_sparse_initializers; i++)
+        ok = ok && add_own(s, og->sparse_initializers[i].values.name);
+    for (size_t i = 0; i < og->n_nodes; i++)
+        for (size_t k = 0; k < og->nodes[i].n_outputs; k++) ok = ok && add_own(s, og->nodes[i].outputs[k]);
+    return ok ? TREADLE_OK : no_memory(s);
+}
+
+/* What the body captures becomes graph inputs behind its own. */
+static treadle_status append_captured(scope *s, td_body *body, node_bodies *all, size_t n_inputs) {
+    td_graph *g = s->graph;
+    size_t n = s->captured.n;
+    int32_t *inputs = TD_ARENA_ARRAY(g->arena, int32_t, g->n_inputs + n);
+    if (!inputs || !td_vec_reserve(&all->captured, all->captured.n + n)) return no_memory(s);
+    memcpy(inputs, g->inputs, g->n_inputs * sizeof *inputs);
+    body->n_formals = g->n_inputs;
+    body->first_captured = n_inputs + all->captured.n;
+    for (size_t i = 0; i < g->values.n; i++) {
+        const td_ir_value *v = td_graph_value(g, (int32_t)i);
+        if (v->port >= (int32_t)g->n_inputs) inputs[v->port] = (int32_t)i;
+    }
+    for (size_t i = 0; i < n; i++) all->captured.items[all->captured.n++] = s->captured.items[i];
+    g->inputs = inputs;
+    g->n_inputs += n;
+    return TREADLE_OK;
+}
+
+static treadle_status add_body(scope *s, const td_onnx_node *from, const td_onnx_attr *attr, const td_onnx_graph *og,
+                               node_bodies *all) {
+    TD_TRY(check_depth(s));
+    td_body *body = td_body_new(s->graph, attr->name, og);
+    if (!body) return no_memory(s);
+    all->items[all->n++] = body;
+    scope in = {.graph = &body->light.graph,
+                .model = s->model,
+                .source = og,
+                .err = s->err,
+                .n_nodes = s->n_nodes,
+                .opsets = s->opsets,
+                .n_opsets = s->n_opsets,
+                .prefix = s->prefix,
+                .function = s->function,
+                .attrs = s->attrs,
+                .n_attrs = s->n_attrs,
+                .caller = s,
+                .depth = s->depth + 1,
+                .outer = s};
+    treadle_status status = TREADLE_OK;
+    td_str label = from->n_outputs && from->outputs[0].n ? from->outputs[0] : from->name;
+    char *space = td_arena_printf(s->graph->arena, "%.*s%s%.*s.%.*s", TD_STR_ARGS(s->space), s->space.n ? "/" : "",
+                                  TD_STR_ARGS(label), TD_STR_ARGS(attr->name));
+    in.space = td_str_from(space);
+    if (!space) status = no_memory(s);
+    if (status == TREADLE_OK) status = collect_own(&in);
+    if (status == TREADLE_OK) status = build_graph(&in);
+    if (status == TREADLE_OK) status = append_captured(&in, body, all, from->n_inputs);
+    td_map_free(&in.names);
+    td_map_free(&in.own);
+    td_vec_free(&in.captured);
+    return status;
+}
+
+static treadle_status add_bodies(scope *s, const td_onnx_node *from, const td_onnx_attr *attrs, size_t n_attrs,
+                                 node_bodies *all) {
+    size_t n = 0;
+    for (size_t i = 0; i < n_attrs; i++)
+        n += attrs[i].type == TD_ONNX_ATTR_GRAPH    ? attrs[i].g != NULL
+             : attrs[i].type == TD_ONNX_ATTR_GRAPHS ? attrs[i].n
+                                                    : 0;
+    if (n == 0) return TREADLE_OK;
+    all->items = TD_ARENA_ARRAY(s->graph->arena, td_body *, n);
+    if (!all->items) return no_memory(s);
+    for (size_t i = 0; i < n_attrs; i++) {
+        const td_onnx_attr *a = &attrs[i];
+        treadle_status status = TREADLE_OK;
+        if (a->type == TD_ONNX_ATTR_GRAPH && a->g) status = add_body(s, from, a, a->g, all);
+        for (size_t k = 0; a->type == TD_ONNX_ATTR_GRAPHS && k < a->n && status == TREADLE_OK; k++)
+            status = add_body(s, from, a, &a->graphs[k], all);
+        if (status == TREADLE_OK) continue;
+        char where[320];
+        td_node at = {.name = from->name, .domain = from->domain, .op_type = from->op_type};
+        td_node_describe(&at, where, sizeof where);
+        td_error_context(s->err, "%s, %.*s", where, TD_STR_ARGS(a->name));
+        return status;
+    }
+    return TREADLE_OK;
+}
+
 static treadle_status add_node(scope *s, const td_onnx_node *from) {
     const td_onnx_attr *attrs;
     size_t n_attrs;
@@ -211,8 +355,20 @@ static treadle_status add_node(scope *s, const td_onnx_node *from) {
     TD_TRY(substitute(s, from, &attrs, &n_attrs));
     if (!from->domain.n && td_str_is(from->op_type, "Constant")) return add_constant_node(s, from, attrs, n_attrs);
 
-    td_node *node = td_graph_new_node(s->graph, from->n_inputs, from->n_outputs);
-    if (!node || !scoped_name(s, from->name, &node->name)) return no_memory(s);
+    node_bodies bodies = {0};
+    treadle_status status = add_bodies(s, from, attrs, n_attrs, &bodies);
+    td_node *node = NULL;
+    if (status == TREADLE_OK) {
+        node = td_graph_new_node(s->graph, from->n_inputs + bodies.captured.n, from->n_outputs);
+        if (!node || !scoped_name(s, from->name, &node->name)) status = no_memory(s);
+    }
+    for (size_t i = 0; status == TREADLE_OK && i < bodies.captured.n; i++)
+        node->in[from->n_inputs + i] = bodies.captured.items[i];
+    if (status == TREADLE_OK) node->n_captured = bodies.captured.n;
+    td_vec_free(&bodies.captured);
+    if (status != TREADLE_OK) return status;
+    node->bodies = bodies.items;
+    node->n_bodies = bodies.n;
     node->domain = from->domain;
     node->op_type = from->op_type;
     node->attrs = attrs;
@@ -234,7 +390,7 @@ static treadle_status add_nodes(scope *s, const td_onnx_node *nodes, size_t n) {
     return TREADLE_OK;
 }
 
-/* --- the outermost graph */
+/* --- graphs */
 
 /* Static type of a value_info; false: a kind that no value of light can hold. */
 static bool set_type(td_graph *g, const td_onnx_type *from, td_ir_value *v, bool *no_memory_out) {
@@ -264,7 +420,7 @@ static bool set_type(td_graph *g, const td_onnx_type *from, td_ir_value *v, bool
 }
 
 static treadle_status add_initializers(scope *s) {
-    const td_onnx_graph *og = &s->model->graph;
+    const td_onnx_graph *og = s->source;
     for (size_t i = 0; i < og->n_initializers + og->n_sparse_initializers; i++) {
         bool sparse = i >= og->n_initializers;
         const td_onnx_sparse_tensor *sp = sparse ? &og->sparse_initializers[i - og->n_initializers] : NULL;
@@ -294,7 +450,7 @@ static treadle_status add_initializers(scope *s) {
 /* Before IR 4 every initializer is listed as an input too and is not meant to be fed: there it is a constant. From then
  * on listing it makes it a default. */
 static treadle_status add_inputs(scope *s) {
-    const td_onnx_graph *og = &s->model->graph;
+    const td_onnx_graph *og = s->source;
     td_graph *g = s->graph;
     td_map initializers = {0};
     treadle_status status = TREADLE_OK;
@@ -320,6 +476,10 @@ static treadle_status add_inputs(scope *s) {
         v->declared = &info->type;
         v->port = (int32_t)g->n_inputs;
         g->inputs[g->n_inputs++] = id;
+        if (s->outer) { /* what feeds a body decides its types */
+            v->may_be_absent = info->type.kind == TD_ONNX_TYPE_OPTIONAL;
+            continue;
+        }
         if (!set_type(g, &info->type, v, &no_room)) {
             status =
                 td_fail(s->err, TREADLE_UNSUPPORTED,
@@ -339,7 +499,7 @@ cleanup:
 }
 
 static treadle_status add_outputs(scope *s) {
-    const td_onnx_graph *og = &s->model->graph;
+    const td_onnx_graph *og = s->source;
     td_graph *g = s->graph;
     g->outputs = TD_ARENA_ARRAY(g->arena, int32_t, og->n_outputs);
     if (!g->outputs) return no_memory(s);
@@ -366,8 +526,12 @@ static treadle_status check_made(scope *s) {
             if (node->in[k] == TD_NO_VALUE || is_made(td_graph_value(g, node->in[k]))) continue;
             char text[320];
             td_node_describe(node, text, sizeof text);
+            td_str name = td_graph_value(g, node->in[k])->name;
+            if (k >= td_node_n_op_inputs(node))
+                return td_fail(s->err, TREADLE_FORMAT, "%s: nothing makes \"%.*s\", which its subgraph reads", text,
+                               TD_STR_ARGS(name));
             return td_fail(s->err, TREADLE_FORMAT, "%s: nothing makes its input %zu, \"%.*s\"", text, k,
-                           TD_STR_ARGS(td_graph_value(g, node->in[k])->name));
+                           TD_STR_ARGS(name));
         }
     }
     for (size_t i = 0; i < g->n_outputs; i++)
@@ -377,17 +541,26 @@ static treadle_status check_made(scope *s) {
     return TREADLE_OK;
 }
 
+static treadle_status build_graph(scope *s) {
+    TD_TRY(add_inputs(s));
+    TD_TRY(add_initializers(s));
+    TD_TRY(add_nodes(s, s->source->nodes, s->source->n_nodes));
+    TD_TRY(add_outputs(s));
+    TD_TRY(check_made(s));
+    return td_graph_sort(s->graph, s->err);
+}
+
 treadle_status td_graph_build(td_graph *graph, const td_onnx_model *model, treadle_error *err) {
     if (!graph->arena) graph->arena = &graph->own;
-    scope s = {.graph = graph, .model = model, .err = err, .opsets = model->opsets, .n_opsets = model->n_opsets};
-    treadle_status status;
-    TD_TRY_GOTO(add_inputs(&s), cleanup);
-    TD_TRY_GOTO(add_initializers(&s), cleanup);
-    TD_TRY_GOTO(add_nodes(&s, model->graph.nodes, model->graph.n_nodes), cleanup);
-    TD_TRY_GOTO(add_outputs(&s), cleanup);
-    TD_TRY_GOTO(check_made(&s), cleanup);
-    status = td_graph_sort(graph, err);
-cleanup:
+    size_t n_nodes = 0;
+    scope s = {.graph = graph,
+               .model = model,
+               .source = &model->graph,
+               .err = err,
+               .n_nodes = &n_nodes,
+               .opsets = model->opsets,
+               .n_opsets = model->n_opsets};
+    treadle_status status = build_graph(&s);
     td_map_free(&s.names);
     if (status != TREADLE_OK && model->path) td_error_file(err, model->path);
     return status;

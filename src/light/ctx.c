@@ -16,29 +16,32 @@ treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, tread
     ctx->bindings = TD_ARENA_ARRAY(a, td_binding, g->n_outputs);
     ctx->input_extents = TD_ARENA_ARRAY(a, td_extent, g->n_inputs);
     ctx->picks = TD_ARENA_ARRAY(a, td_pick, g->n_outputs);
+    ctx->bodies = TD_ARENA_ARRAY(a, td_body_run *, g->nodes.n);
     if (light->options.profile) ctx->node_ns = TD_ARENA_ARRAY(a, uint64_t, g->nodes.n);
     if (!ctx->values || !ctx->places || !ctx->demands || !ctx->binding_of || !ctx->bindings || !ctx->input_extents ||
-        !ctx->picks || (light->options.profile && !ctx->node_ns)) {
+        !ctx->picks || !ctx->bodies || (light->options.profile && !ctx->node_ns)) {
         td_light_ctx_free(ctx);
         return td_fail_memory(err, "a context", g->values.n * sizeof *ctx->values);
     }
     for (size_t i = 0; i < g->values.n; i++) {
         const td_ir_value *v = td_graph_value(g, (int32_t)i);
         if (td_graph_is_constant(g, (int32_t)i)) ctx->values[i] = v->type;
-        ctx->places[i].owner = TD_NO_VALUE;
+        ctx->places[i].owner = v->producer == TD_NO_NODE ? (int32_t)i : TD_NO_VALUE;
         ctx->demands[i].over = TD_NO_VALUE;
         ctx->binding_of[i] = -1;
     }
-    *out = ctx;
-    return TREADLE_OK;
+    treadle_status status = td_body_runs_new(ctx, err);
+    if (status == TREADLE_OK) *out = ctx;
+    else td_light_ctx_free(ctx);
+    return status;
 }
 
 void td_light_ctx_free(td_light_ctx *ctx) {
     if (!ctx) return;
     const td_graph *g = &ctx->light->graph;
-    for (size_t i = 0; ctx->n_held && i < g->values.n; i++)
-        if (td_graph_value(g, (int32_t)i)->producer != TD_NO_NODE) td_run_release_value(ctx, (int32_t)i);
-    for (size_t i = 0; i < ctx->kept.n; i++) td_blocks_give(&ctx->blocks, ctx->kept.items[i]);
+    ctx->broken = true;
+    td_ctx_release(ctx);
+    td_body_runs_free(ctx);
     td_blocks_trim(&ctx->blocks);
     td_vec_free(&ctx->kept);
     td_vec_free(&ctx->scratch_blocks);

@@ -2,12 +2,15 @@
 #include "light/ir.h"
 
 #include "base/alloc.h"
+#include "light/body.h"
 
 #include <stdio.h>
 
 const td_value td_value_none = {.kind = TD_VALUE_NONE};
 
 void td_graph_free(td_graph *graph) {
+    for (size_t i = 0; i < graph->bodies.n; i++) td_body_free(graph->bodies.items[i]);
+    td_vec_free(&graph->bodies);
     td_vec_free(&graph->values);
     td_vec_free(&graph->nodes);
     td_vec_free(&graph->symbol_names);
@@ -50,6 +53,15 @@ int64_t td_graph_symbol(td_graph *graph, td_str name) {
     id = graph->symbol_names.n;
     if (!td_vec_push(&graph->symbol_names, name) || !td_map_set(&graph->symbols, name, id)) return 0;
     return TD_DIM_SYMBOL(id);
+}
+
+int32_t td_graph_root(const td_graph *graph, int32_t id) {
+    for (;;) {
+        const td_node *node = td_graph_producer(graph, id);
+        if (!node) return TD_NO_VALUE;
+        if (!(node->op->impl->flags & TD_OP_VIEW) || !node->n_in || node->in[0] == TD_NO_VALUE) return id;
+        id = node->in[0];
+    }
 }
 
 void td_graph_recount(td_graph *graph) {

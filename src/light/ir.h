@@ -2,7 +2,10 @@
  *
  * Invariants: nodes are in execution order; a value is made once (by a node, as a graph input, or as a constant); node
  * inputs and outputs are value ids, TD_NO_VALUE for an absent optional. Everything lives in the session's arena; only the
- * growing arrays are heap memory, which td_graph_free gives back. Passes change the graph, then it is frozen. */
+ * growing arrays are heap memory, which td_graph_free gives back. Passes change the graph, then it is frozen.
+ *
+ * A subgraph (a body, body.h) is a graph of its own. What it reads of the graphs around it are inputs of its node, behind
+ * those of the op, and graph inputs of the body: so no list of uses, no order and no life span has to know of bodies. */
 #ifndef TD_LIGHT_IR_H
 #define TD_LIGHT_IR_H
 
@@ -11,6 +14,8 @@
 #include "onnx/schema.h"
 
 enum { TD_NO_VALUE = -1, TD_NO_NODE = -1, TD_NO_PORT = -1 };
+
+typedef struct td_body td_body;
 
 /* What is known of a value before a run. type.tensor.data is set for constants only. A sequence has kind SEQUENCE and the
  * element's dtype in type.tensor. */
@@ -36,6 +41,9 @@ struct td_node {
     size_t n_attrs;
     int32_t *in, *out;
     size_t n_in, n_out;
+    size_t n_captured; /* the last inputs, read by the bodies: no inputs of the op */
+    td_body **bodies;  /* the graphs among the attributes, in their order */
+    size_t n_bodies;
     struct td_node **parts; /* nodes that a pass has fused into this one: they hold the attributes and constants */
     size_t n_parts;
     void *state;   /* after prepare */
@@ -50,8 +58,9 @@ typedef struct td_graph {
     TD_VEC(td_node *) nodes;
     int32_t *inputs, *outputs; /* value ids */
     size_t n_inputs, n_outputs;
-    td_map symbols; /* dim_param -> id */
+    td_map symbols; /* dim_param -> id; bodies use those of the outermost graph */
     TD_VEC(td_str) symbol_names;
+    TD_VEC(td_body *) bodies; /* owned: of all nodes that ever were */
 } td_graph;
 
 /* --- building and changing (ir.c). Failing ones return TD_NO_VALUE or NULL when memory is out. */
@@ -73,6 +82,9 @@ static inline bool td_graph_is_constant(const td_graph *graph, int32_t id) {
     return v->port == TD_NO_PORT && v->type.kind == TD_VALUE_TENSOR && v->type.tensor.data != NULL;
 }
 
+/* The produced value that `id` may be a view of, or TD_NO_VALUE if that is a graph input or a constant. Of resolved nodes. */
+int32_t td_graph_root(const td_graph *graph, int32_t id);
+
 void td_graph_recount(td_graph *graph);                                      /* producers and n_uses, after changes */
 void td_graph_replace_uses(td_graph *graph, int32_t old, int32_t new_value); /* in node inputs and graph outputs */
 void td_graph_compact(td_graph *graph);                                      /* drops removed nodes, then recounts */
@@ -92,9 +104,11 @@ treadle_status td_constant_from_sparse(td_arena *arena, const td_onnx_sparse_ten
 /* The value of a Constant node's attribute. */
 treadle_status td_constant_from_node(td_arena *arena, const td_onnx_node *node, td_tensor *out, treadle_error *err);
 
+/* The inputs that are the op's: what its schema speaks of. */
+static inline size_t td_node_n_op_inputs(const td_node *node) { return node->n_in - node->n_captured; }
+
 /* Messages. */
-void td_node_describe(const td_node *node, char *out, size_t out_bytes);    /* node "x" (Op) */
-void td_value_describe(const td_value *value, char *out, size_t out_bytes); /* float32[2, 3] */
+void td_node_describe(const td_node *node, char *out, size_t out_bytes); /* node "x" (Op) */
 
 extern const td_value td_value_none; /* what absent inputs point to */
 

@@ -136,6 +136,7 @@ treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *
         goto cleanup;
     }
     TD_TRY_GOTO(td_graph_build(&l->graph, model, err), cleanup);
+    td_bodies_inherit(l);
     l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, l->graph.n_outputs);
     if (!l->can_pick) {
         status = td_fail_memory(err, "the outputs", l->graph.n_outputs);

@@ -34,6 +34,7 @@ enum {
                                  Its run makes all its outputs: tensors by td_run_alloc or td_run_view (input 0 only, with
                                  TD_OP_VIEW too) or as values that own what they hold (buffer, sequence): the engine
                                  releases these */
+    TD_OP_ABSENT = 1 << 7,     /* with TD_OP_VALUES: outputs may be absent though all inputs are there */
     TD_OP_EXTENDS = 1 << 5,    /* outputs may lie in the memory of an input with equal data and strides (a KV cache that
                                  grows): run recognises that and leaves the input's part as it is */
     TD_OP_OVERWRITES =
@@ -94,7 +95,7 @@ const int64_t *td_attr_ints(const td_prepare *p, const char *name, size_t *n);
 const float *td_attr_floats(const td_prepare *p, const char *name, size_t *n);
 const td_str *td_attr_strings(const td_prepare *p, const char *name, size_t *n);
 const td_onnx_tensor *td_attr_tensor(const td_prepare *p, const char *name);
-const td_onnx_graph *td_attr_graph(const td_prepare *p, const char *name);
+const td_onnx_type *td_attr_type(const td_prepare *p, const char *name);
 
 /* "node \"x\" (MatMulNBits): ..." collected for the report of everything missing; returns TREADLE_UNSUPPORTED. */
 treadle_status td_unsupported(const td_prepare *p, const char *format, ...) TD_PRINTF(2, 3);
@@ -116,6 +117,9 @@ treadle_status td_prepare_add_packed(td_prepare *p, const char *what, const void
 /* The op has its own form of constant input i and reads it no more: the pages of its file need not stay in memory. */
 void td_prepare_done_with(const td_prepare *p, size_t i);
 
+/* For messages: "float32[2, 3]". */
+void td_value_describe(const td_value *value, char *out, size_t out_bytes);
+
 /* --- infer */
 struct td_infer {
     const void *state;
@@ -125,6 +129,7 @@ struct td_infer {
     bool at_open;                  /* dimensions may be unknown or symbolic */
     treadle_error *err;
     const td_node *node;
+    void *build; /* at open; private to light/body.c */
 };
 
 /* Usual answers. All tolerate unknown ranks and dimensions at open. */

@@ -10,7 +10,7 @@
 #include "light/session.h"
 
 typedef struct td_pass_ctx {
-    td_light *light;
+    td_light *light; /* the session, or one of its bodies */
     td_graph *graph; /* &light->graph */
     td_resolver *resolver;
     treadle_error *err;
@@ -30,10 +30,14 @@ typedef struct td_pass {
 size_t td_pass_count(void);
 const td_pass *td_pass_at(size_t index); /* in the order in which they run */
 
-/* Runs all passes that the options leave on. */
+/* Runs all passes that the options leave on, over the graph and then over the bodies of its nodes. */
 treadle_status td_passes_run(td_pass_ctx *p);
 
 /* --- for passes */
+/* Nodes whose results nobody reads are marked as removed (pass/tidy.c). */
+void td_pass_drop_dead(td_pass_ctx *p);
+/* Folding on: more than when analysed is known of the values that refined[] names (pass/fold.c). */
+treadle_status td_pass_fold_more(td_pass_ctx *p, bool *refined);
 /* Prepares and infers a node that a pass has made or changed. */
 treadle_status td_pass_resolve(td_pass_ctx *p, td_node *node);
 static inline bool td_node_is(const td_node *node, const char *domain, const char *op_type) {

@@ -88,9 +88,9 @@ const td_onnx_tensor *td_attr_tensor(const td_prepare *p, const char *name) {
     return attr(p, name, TD_ONNX_ATTR_TENSOR, &a) ? a.t : NULL;
 }
 
-const td_onnx_graph *td_attr_graph(const td_prepare *p, const char *name) {
+const td_onnx_type *td_attr_type(const td_prepare *p, const char *name) {
     td_onnx_attr a;
-    return attr(p, name, TD_ONNX_ATTR_GRAPH, &a) ? a.g : NULL;
+    return attr(p, name, TD_ONNX_ATTR_TYPE_PROTO, &a) ? a.tp : NULL;
 }
 
 /* --- refusals */

@@ -43,20 +43,25 @@ static void live_ranges(td_light_ctx *ctx, td_program *p) {
         if (!p->skip[i]) p->last[g->outputs[i]] = (int32_t)p->n_steps;
     for (size_t s = p->n_steps; s-- > 0;) { /* a view keeps what it looks at */
         const td_node *node = g->nodes.items[p->steps[s].node];
-        if (!(node->op->impl->flags & TD_OP_VIEW) || !node->n_in || node->in[0] == TD_NO_VALUE) continue;
-        for (size_t k = 0; k < node->n_out; k++)
-            if (p->steps[s].out[k] != TD_NO_VALUE)
-                p->last[node->in[0]] = TD_MAX(p->last[node->in[0]], p->last[node->out[k]]);
+        size_t n_seen = td_node_may_pass(node) ? node->n_in : (node->op->impl->flags & TD_OP_VIEW) && node->n_in;
+        for (size_t i = 0; i < n_seen; i++) {
+            if (node->in[i] == TD_NO_VALUE) continue;
+            for (size_t k = 0; k < node->n_out; k++)
+                if (p->steps[s].out[k] != TD_NO_VALUE)
+                    p->last[node->in[i]] = TD_MAX(p->last[node->in[i]], p->last[node->out[k]]);
+        }
     }
 }
 
-/* The produced value that `id` can be a view of, or TD_NO_VALUE if that is a graph input or a constant. */
-static int32_t root_of(const td_graph *g, int32_t id) {
-    for (;;) {
-        const td_node *node = td_graph_producer(g, id);
-        if (!node) return TD_NO_VALUE;
-        if (!(node->op->impl->flags & TD_OP_VIEW) || !node->n_in || node->in[0] == TD_NO_VALUE) return id;
-        id = node->in[0];
+/* Values whose memory a body may hand out under another name. */
+static void mark_lent(const td_graph *g, td_program *p) {
+    for (size_t s = 0; s < p->n_steps; s++) {
+        const td_node *node = g->nodes.items[p->steps[s].node];
+        if (!td_node_may_pass(node)) continue;
+        for (size_t i = 0; i < node->n_in; i++) {
+            int32_t root = node->in[i] == TD_NO_VALUE ? TD_NO_VALUE : td_graph_root(g, node->in[i]);
+            if (root != TD_NO_VALUE) p->lent[root] = true;
+        }
     }
 }
 
@@ -73,10 +78,11 @@ static uint8_t input_flags(const td_graph *g, const td_program *p, const td_node
         v->port != TD_NO_PORT || v->is_output || (from && (from->op->impl->flags & (TD_OP_VIEW | TD_OP_VALUES)));
     if (!takes_strides && may_be_strided) flags |= TD_INPUT_DENSE;
     if (!(impl->flags & TD_OP_INPLACE)) return flags;
-    int32_t root = root_of(g, id);
+    int32_t root = td_graph_root(g, id);
     if (root == TD_NO_VALUE || p->last[root] != (int32_t)step || p->last[id] != (int32_t)step) return flags;
+    if (p->lent[root]) return flags;
     for (size_t i = 0; i < node->n_in; i++)
-        if (node->in[i] != TD_NO_VALUE && node->in[i] != id && root_of(g, node->in[i]) == root) return flags;
+        if (node->in[i] != TD_NO_VALUE && node->in[i] != id && td_graph_root(g, node->in[i]) == root) return flags;
     return flags | TD_INPUT_DIES;
 }
 
@@ -115,13 +121,13 @@ static bool fill_step(td_light_ctx *ctx, td_program *p, size_t s, const bool *ne
         out_tensors[k] = wanted ? &ctx->values[id].tensor : NULL;
     }
     step->infer = (td_infer){.state = node->state,
-                             .n_inputs = n_in,
+                             .n_inputs = td_node_n_op_inputs(node),
                              .n_outputs = n_out,
                              .inputs = in_values,
                              .outputs = out_values,
                              .node = node};
     step->run = (td_run){.state = node->state,
-                         .n_inputs = n_in,
+                         .n_inputs = td_node_n_op_inputs(node),
                          .n_outputs = n_out,
                          .in = step->in_tensors,
                          .out = out_tensors,
@@ -150,13 +156,19 @@ static bool fill_flags(td_light_ctx *ctx, td_program *p, size_t s) {
     return step->dense != NULL;
 }
 
-/* The values that die after each step, as slices of one array ordered by step. */
+/* The values that die after each step, as slices of one array ordered by step; those that live longer. */
 static bool fill_deaths(td_light_ctx *ctx, td_program *p) {
     size_t n_values = ctx->light->graph.values.n, n = 0;
-    for (size_t i = 0; i < n_values; i++)
-        if (p->defined[i] >= 0 && p->last[i] < (int32_t)p->n_steps) p->steps[p->last[i]].n_deaths++, n++;
+    for (size_t i = 0; i < n_values; i++) {
+        if (p->defined[i] < 0) continue;
+        if (p->last[i] < (int32_t)p->n_steps) p->steps[p->last[i]].n_deaths++, n++;
+        else p->n_survivors++;
+    }
     int32_t *all = TD_ARENA_ARRAY(&p->arena, int32_t, n);
-    if (!all) return false;
+    p->survivors = TD_ARENA_ARRAY(&p->arena, int32_t, p->n_survivors);
+    if (!all || !p->survivors) return false;
+    for (size_t i = 0, at = 0; i < n_values; i++)
+        if (p->defined[i] >= 0 && p->last[i] >= (int32_t)p->n_steps) p->survivors[at++] = (int32_t)i;
     for (size_t s = 0, at = 0; s < p->n_steps; s++) {
         p->steps[s].deaths = all + at;
         at += p->steps[s].n_deaths;
@@ -177,7 +189,8 @@ static bool build(td_light_ctx *ctx, td_program *p, const bool *skip) {
     p->skip = TD_ARENA_ARRAY(a, bool, g->n_outputs);
     p->defined = TD_ARENA_ARRAY(a, int32_t, g->values.n);
     p->last = TD_ARENA_ARRAY(a, int32_t, g->values.n);
-    if (!needed_value || !needed_node || !p->skip || !p->defined || !p->last) return false;
+    p->lent = TD_ARENA_ARRAY(a, bool, g->values.n);
+    if (!needed_value || !needed_node || !p->skip || !p->defined || !p->last || !p->lent) return false;
     for (size_t i = 0; i < g->n_outputs; i++) p->skip[i] = skip && skip[i];
     mark_needed(g, p->skip, needed_value, needed_node);
     for (size_t i = 0; i < g->nodes.n; i++) p->n_steps += needed_node[i];
@@ -190,6 +203,7 @@ static bool build(td_light_ctx *ctx, td_program *p, const bool *skip) {
         if (!fill_step(ctx, p, s++, needed_value)) return false;
     }
     live_ranges(ctx, p);
+    mark_lent(g, p);
     for (size_t s = 0; s < p->n_steps; s++)
         if (!fill_flags(ctx, p, s)) return false;
     return fill_deaths(ctx, p);

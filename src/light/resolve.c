@@ -2,33 +2,55 @@
 #include "light/resolve.h"
 
 #include "base/alloc.h"
+#include "light/session.h"
 
 #include <stdio.h>
 
 enum { MAX_COMPLAINTS = 256 };
 
-treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const char *text, treadle_error *err) {
-    char where[320];
-    r->complained = true;
-    td_node_describe(node, where, sizeof where);
-    td_str found = td_str_from(text);
+/* "node "a" (Loop): node "b" (Add)" */
+static void write_where(const td_resolver *r, const td_node *node, td_buf *out) {
+    char text[320];
+    if (r->outer) {
+        write_where(r->outer, r->outer_node, out);
+        td_buf_text(out, ": ");
+    }
+    td_node_describe(node, text, sizeof text);
+    td_buf_text(out, text);
+}
+
+/* The outermost resolver keeps the complaints about all graphs. */
+static treadle_status keep_complaint(td_resolver *r, td_str op_type, td_str where, td_str text, treadle_error *err) {
+    r->n_complaints++;
     for (size_t i = 0; i < r->complaints.n; i++) {
         td_complaint *c = &r->complaints.items[i];
-        if (td_str_equal(c->op_type, node->op_type) && td_str_equal(c->text, found)) {
+        if (td_str_equal(c->op_type, op_type) && td_str_equal(c->text, text)) {
             c->n++;
-            return td_fail(err, TREADLE_UNSUPPORTED, "%s: %s", where, text);
+            return TREADLE_OK;
         }
     }
     if (r->complaints.n >= MAX_COMPLAINTS) {
         r->n_more++;
-        return td_fail(err, TREADLE_UNSUPPORTED, "%s: %s", where, text);
+        return TREADLE_OK;
     }
-    td_complaint c = {.op_type = node->op_type, .n = 1};
-    c.text = td_arena_str(r->graph->arena, found);
-    c.first_node = td_str_from(td_arena_strdup(r->graph->arena, where));
+    td_complaint c = {.op_type = op_type, .n = 1};
+    c.text = td_arena_str(r->graph->arena, text);
+    c.first_node = td_arena_str(r->graph->arena, where);
     if (!c.text.p || !c.first_node.p || !td_vec_push(&r->complaints, c))
         return td_fail_memory(err, "the report of what is missing", 0);
-    return td_fail(err, TREADLE_UNSUPPORTED, "%s: %s", where, text);
+    return TREADLE_OK;
+}
+
+treadle_status td_resolve_complain(td_resolver *r, const td_node *node, const char *text, treadle_error *err) {
+    td_buf where = {0};
+    r->complained = true;
+    write_where(r, node, &where);
+    treadle_status status = where.failed ? td_fail_memory(err, "the report of what is missing", 0)
+                                         : keep_complaint(td_resolve_outermost(r), node->op_type, td_buf_view(&where),
+                                                          td_str_from(text), err);
+    if (status == TREADLE_OK) status = td_fail(err, TREADLE_UNSUPPORTED, "%s: %s", where.p, text);
+    td_buf_free(&where);
+    return status;
 }
 
 treadle_status td_resolve_report(const td_resolver *r, treadle_error *err) {
@@ -54,6 +76,7 @@ void td_resolver_free(td_resolver *r) {
 }
 
 void td_resolve_release_node(td_node *node) {
+    for (size_t i = 0; i < node->n_bodies; i++) td_resolve_release(&node->bodies[i]->light.graph);
     if (node->prepared && node->op && node->op->impl->release) node->op->impl->release(node->state);
     node->prepared = false;
     node->state = NULL;
@@ -94,7 +117,7 @@ static treadle_status prepare(td_resolver *r, td_node *node, treadle_error *err)
     td_prepare p = {.state = node->state,
                     .since = node->op->since,
                     .opset = (int)TD_MIN(node->opset, (int64_t)INT32_MAX),
-                    .n_inputs = node->n_in,
+                    .n_inputs = td_node_n_op_inputs(node),
                     .n_outputs = node->n_out,
                     .activations = r->activations,
                     .arena = r->arena,
@@ -104,6 +127,20 @@ static treadle_status prepare(td_resolver *r, td_node *node, treadle_error *err)
                     .analysis = r->mode == TD_RESOLVE_ANALYSE};
     treadle_status status = impl->prepare(&p);
     return status == TREADLE_OK && r->no_memory ? td_fail_memory(err, "an attribute", 0) : status;
+}
+
+/* Only ops on values can leave an output empty: if they say so, or hand on an input or a body's output that is. */
+static bool outputs_may_be_absent(const td_resolver *r, const td_node *node) {
+    if (!(node->op->impl->flags & TD_OP_VALUES)) return false;
+    if (node->op->impl->flags & TD_OP_ABSENT) return true;
+    for (size_t i = 0; i < td_node_n_op_inputs(node); i++)
+        if (node->in[i] != TD_NO_VALUE && td_graph_value(r->graph, node->in[i])->may_be_absent) return true;
+    for (size_t i = 0; i < node->n_bodies; i++) {
+        const td_graph *g = &node->bodies[i]->light.graph;
+        for (size_t k = 0; k < g->n_outputs; k++)
+            if (td_graph_value(g, g->outputs[k])->may_be_absent) return true;
+    }
+    return false;
 }
 
 static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
@@ -118,14 +155,16 @@ static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
         r->output_pointers.items[i] = node->out[i] == TD_NO_VALUE ? NULL : &r->outputs.items[i];
     }
     td_infer in = {.state = node->state,
-                   .n_inputs = node->n_in,
+                   .n_inputs = td_node_n_op_inputs(node),
                    .n_outputs = node->n_out,
                    .inputs = r->inputs.items,
                    .outputs = r->output_pointers.items,
                    .at_open = true,
                    .err = err,
-                   .node = node};
+                   .node = node,
+                   .build = r};
     TD_TRY(node->op->impl->infer(&in));
+    bool may_be_absent = outputs_may_be_absent(r, node);
     for (size_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == TD_NO_VALUE) continue;
         td_ir_value *v = td_graph_value(r->graph, node->out[i]);
@@ -133,7 +172,7 @@ static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
         v->type.tensor.data = NULL;
         v->type.sequence = NULL;
         v->failed = false;
-        if (node->op->impl->flags & TD_OP_VALUES) v->may_be_absent = true;
+        v->may_be_absent = may_be_absent;
     }
     return TREADLE_OK;
 }
@@ -149,22 +188,23 @@ treadle_status td_resolve_node(td_resolver *r, td_node *node, treadle_error *err
                  (long long)node->opset);
         outputs_failed(r, node);
         treadle_status status = td_resolve_complain(r, node, text, err);
-        return status == TREADLE_UNSUPPORTED ? TREADLE_OK : status;
+        return status == TREADLE_UNSUPPORTED ? td_bodies_survey(r, node, err) : status;
     }
     r->complained = false;
     treadle_status status = td_resolve_check(r, node, err);
     if (status != TREADLE_OK) return status;
     if (r->complained || !inputs_known(r, node)) {
         outputs_failed(r, node);
-        return TREADLE_OK;
+        return td_bodies_survey(r, node, err);
     }
     status = prepare(r, node, err);
-    if (status == TREADLE_OK) status = infer(r, node, err);
+    bool prepared = status == TREADLE_OK;
+    if (prepared) status = infer(r, node, err);
     if (status == TREADLE_UNSUPPORTED) {
         outputs_failed(r, node);
-        if (r->complained) return TREADLE_OK;
-        status = td_resolve_complain(r, node, err ? err->message : "not supported", err);
-        return status == TREADLE_UNSUPPORTED ? TREADLE_OK : status;
+        if (!r->complained) status = td_resolve_complain(r, node, err ? err->message : "not supported", err);
+        if (status != TREADLE_UNSUPPORTED) return status;
+        return prepared ? TREADLE_OK : td_bodies_survey(r, node, err);
     }
     if (status != TREADLE_OK) {
         char where[320];

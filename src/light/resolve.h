@@ -24,14 +24,23 @@ typedef struct td_resolver {
     td_activations activations;
     td_packs *packs;            /* FINAL only */
     const td_onnx_model *model; /* FINAL only: whose files constants may lie in */
+    struct td_resolver *outer;  /* of a body: the resolver of the graph around it, which keeps the complaints */
+    const td_node *outer_node;  /* and the node in that graph */
+    uint64_t round;             /* outermost: counts the calls of td_pass_resolve (body.c) */
     TD_VEC(td_complaint) complaints;
     size_t n_more;                   /* complaints past the limit */
+    size_t n_complaints;             /* with those that are alike */
     bool complained;                 /* since it was last cleared */
     bool no_memory;                  /* an accessor of prepare, which cannot fail, had none */
     TD_VEC(const td_value *) inputs; /* scratch of infer */
     TD_VEC(td_value) outputs;
     TD_VEC(td_value *) output_pointers;
 } td_resolver;
+
+static inline td_resolver *td_resolve_outermost(td_resolver *r) {
+    while (r->outer) r = r->outer;
+    return r;
+}
 
 /* All nodes in order. Complaints are only collected. */
 treadle_status td_resolve_graph(td_resolver *r, treadle_error *err);

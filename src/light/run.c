@@ -60,7 +60,6 @@ static treadle_status bind_inputs(td_light_ctx *ctx, const td_value *inputs, tre
         const td_tensor *fallback = td_graph_value(g, id)->fallback;
         if (inputs[i].kind == TD_VALUE_NONE && fallback) *v = (td_value){.kind = TD_VALUE_TENSOR, .tensor = *fallback};
         else *v = inputs[i];
-        ctx->places[id].owner = TD_NO_VALUE;
         ctx->input_extents[i] = inputs[i].kind == TD_VALUE_TENSOR ? extent(&inputs[i].tensor) : (td_extent){0, 0};
     }
     return TREADLE_OK;
@@ -148,8 +147,15 @@ static treadle_status take_values(td_light_ctx *ctx, td_step *step, treadle_stat
             ctx->n_held++;
             ctx->places[step->out[k]].owner = TD_NO_VALUE;
         }
-        if (v->kind == TD_VALUE_TENSOR && !v->tensor.data && status == TREADLE_OK)
+        if (status != TREADLE_OK) continue;
+        const td_ir_value *known = td_graph_value(&ctx->light->graph, step->out[k]);
+        if (v->kind == TD_VALUE_TENSOR ? !v->tensor.data : v->kind == TD_VALUE_NONE && !known->may_be_absent)
             status = td_run_fail(&step->run, "output %u was not made", k);
+        else if (v->kind != TD_VALUE_NONE && v->kind != known->type.kind)
+            status = td_run_fail(&step->run, "output %u is of another kind than known at open", k);
+        else if (v->kind == TD_VALUE_TENSOR && v->tensor.dtype != known->type.tensor.dtype)
+            status = td_run_fail(&step->run, "output %u is %s where %s was known at open", k,
+                                 td_dtype_name(v->tensor.dtype), td_dtype_name(known->type.tensor.dtype));
     }
     return status;
 }
@@ -186,17 +192,18 @@ static void name_step(const td_step *step, treadle_error *err) {
     if (!strstr(err->message, where)) td_error_context(err, "%s", where);
 }
 
-static treadle_status run_steps(td_light_ctx *ctx, treadle_error *err) {
+treadle_status td_ctx_steps(td_light_ctx *ctx, treadle_error *err) {
     td_program *p = ctx->program;
     bool timed = ctx->node_ns != NULL;
     for (size_t s = 0; s < p->n_steps; s++) {
         td_step *step = &p->steps[s];
         uint64_t begin = timed ? td_time_ns() : 0;
         treadle_status status = run_step(ctx, step, err);
-        if (timed) ctx->node_ns[step->node] = td_time_ns() - begin;
+        if (timed) ctx->node_ns[step->node] += td_time_ns() - begin;
         end_step(ctx, step);
         if (TD_UNLIKELY(status != TREADLE_OK)) {
             name_step(step, err);
+            ctx->broken = true;
             return status;
         }
     }
@@ -252,8 +259,9 @@ static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_erro
         td_binding *b = &ctx->bindings[i];
         if (ctx->program->skip[i] || !b->to.data || b->direct) continue;
         b->from = ctx->values[g->outputs[i]].tensor;
-        if (n_deferred > 1 && ctx->places[g->outputs[i]].owner == TD_NO_VALUE && !is_bound_to(&b->from, b))
-            TD_TRY(save_foreign(ctx, &b->from, err));
+        int32_t owner = ctx->places[g->outputs[i]].owner;
+        bool foreign = owner == TD_NO_VALUE || ctx->program->defined[owner] < 0;
+        if (n_deferred > 1 && foreign && !is_bound_to(&b->from, b)) TD_TRY(save_foreign(ctx, &b->from, err));
     }
     for (size_t i = 0; i < g->n_outputs; i++) {
         const td_binding *b = &ctx->bindings[i];
@@ -272,16 +280,21 @@ shapes:
 }
 
 /* What the last run left: its outputs end here. */
-static void release_all(td_light_ctx *ctx) {
+void td_ctx_release(td_light_ctx *ctx) {
     for (size_t i = 0; i < ctx->kept.n; i++) td_blocks_give(&ctx->blocks, ctx->kept.items[i]);
     ctx->kept.n = 0;
-    if (!ctx->n_held) return;
-    for (size_t i = 0; i < ctx->light->graph.values.n; i++)
-        if (td_graph_value(&ctx->light->graph, (int32_t)i)->producer != TD_NO_NODE)
-            td_run_release_value(ctx, (int32_t)i);
+    if (ctx->n_held && !ctx->broken) {
+        const td_program *p = ctx->program;
+        for (size_t i = 0; i < p->n_survivors; i++) td_run_release_value(ctx, p->survivors[i]);
+    } else if (ctx->n_held) {
+        const td_graph *g = &ctx->light->graph;
+        for (size_t i = 0; i < g->values.n; i++)
+            if (td_graph_value(g, (int32_t)i)->producer != TD_NO_NODE) td_run_release_value(ctx, (int32_t)i);
+    }
+    ctx->broken = false;
 }
 
-static treadle_status make_plan(td_light_ctx *ctx, treadle_error *err) {
+treadle_status td_ctx_plan(td_light_ctx *ctx, treadle_error *err) {
     td_program *p = ctx->program;
     if (p->slots ? p->planned_for == ctx->demand_version : ctx->demand_version == 0) return TREADLE_OK;
     td_blocks_trim(&ctx->blocks);
@@ -298,15 +311,23 @@ static treadle_status make_plan(td_light_ctx *ctx, treadle_error *err) {
     return TREADLE_OK;
 }
 
+/* Times of the last run, with those of the bodies. */
+static void clear_times(td_light_ctx *ctx) {
+    const td_graph *g = &ctx->light->graph;
+    memset(ctx->node_ns, 0, g->nodes.n * sizeof *ctx->node_ns);
+    for (size_t i = 0; i < g->nodes.n; i++)
+        for (size_t k = 0; k < g->nodes.items[i]->n_bodies; k++) clear_times(ctx->bodies[i][k].ctx);
+}
+
 treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
                             treadle_error *err) {
+    td_ctx_release(ctx);
     ctx->program = td_program_find(ctx, skip, err);
     if (!ctx->program) return TREADLE_OUT_OF_MEMORY;
-    release_all(ctx);
-    TD_TRY(make_plan(ctx, err));
+    TD_TRY(td_ctx_plan(ctx, err));
     TD_TRY(bind_inputs(ctx, inputs, err));
     TD_TRY(bind_outputs(ctx, inputs, outputs, err));
-    if (ctx->node_ns) memset(ctx->node_ns, 0, ctx->light->graph.nodes.n * sizeof *ctx->node_ns);
-    TD_TRY(run_steps(ctx, err));
+    if (ctx->node_ns) clear_times(ctx);
+    TD_TRY(td_ctx_steps(ctx, err));
     return deliver(ctx, outputs, err);
 }

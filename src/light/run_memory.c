@@ -165,7 +165,7 @@ static treadle_status place_own(td_light_ctx *ctx, td_step *step, int32_t id, td
     }
     ctx->places[id].block = block;
     ctx->n_held++;
-    if (bytes > ctx->demands[id].bytes) learn(ctx, &ctx->demands[id].bytes, bytes);
+    if (bytes > ctx->demands[id].bytes && !ctx->demands[id].moves) learn(ctx, &ctx->demands[id].bytes, bytes);
     t->data = block;
     return TREADLE_OK;
 }
@@ -180,9 +180,12 @@ treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_
         return bytes ? too_large(step, t, err) : TREADLE_OK; /* unknown: the op will say in its run */
     }
     int32_t bound = ctx->binding_of[id];
-    if (TD_UNLIKELY(bound >= 0) && bind_direct(ctx, step, k, &ctx->bindings[bound], t)) {
-        ctx->places[id].owner = TD_NO_VALUE;
-        return TREADLE_OK;
+    if (TD_UNLIKELY(bound >= 0)) {
+        ctx->bindings[bound].direct = false; /* an op may ask twice */
+        if (bind_direct(ctx, step, k, &ctx->bindings[bound], t)) {
+            ctx->places[id].owner = TD_NO_VALUE;
+            return TREADLE_OK;
+        }
     }
     if ((step->flags & TD_STEP_INPLACE) && k == 0 && bytes && take_over(ctx, step, id, t)) return TREADLE_OK;
     return place_own(ctx, step, id, t, bytes, err);

@@ -48,10 +48,9 @@ static treadle_status check_attributes(td_resolver *r, const td_node *node, trea
 static treadle_status check_arity(const td_node *node, treadle_error *err) {
     const td_schema *s = node->schema;
     char text[160];
-    size_t given = node->n_in;
-    while (given > 0 && node->in[given - 1] == TD_NO_VALUE) given--; /* trailing absent ones do not count */
-    if (node->n_in > (size_t)s->max_inputs || given < (size_t)s->min_inputs) {
-        snprintf(text, sizeof text, "%zu inputs; expected %d to %d", given, s->min_inputs,
+    size_t n_in = td_node_n_op_inputs(node);
+    if (n_in > (size_t)s->max_inputs || n_in < (size_t)s->min_inputs) { /* absent ones count: see below */
+        snprintf(text, sizeof text, "%zu inputs; expected %d to %d", n_in, s->min_inputs,
                  s->max_inputs == INT_MAX ? 9999 : s->max_inputs);
         return malformed(node, err, text);
     }
@@ -60,7 +59,7 @@ static treadle_status check_arity(const td_node *node, treadle_error *err) {
                  s->max_outputs == INT_MAX ? 9999 : s->max_outputs);
         return malformed(node, err, text);
     }
-    for (size_t i = 0; i < node->n_in; i++) {
+    for (size_t i = 0; i < n_in; i++) {
         const td_schema_formal *formal = td_schema_input(s, i);
         if (!formal || formal->option == TD_SCHEMA_OPTIONAL || node->in[i] != TD_NO_VALUE) continue;
         snprintf(text, sizeof text, "input %zu (%s) is missing", i, formal->name);
@@ -73,7 +72,7 @@ static treadle_status check_types(td_resolver *r, const td_node *node, treadle_e
     const td_schema *s = node->schema;
     td_dtype bound[256] = {TD_UNDEFINED};
     char text[256];
-    for (size_t i = 0; i < node->n_in; i++) {
+    for (size_t i = 0; i < td_node_n_op_inputs(node); i++) {
         if (node->in[i] == TD_NO_VALUE) continue;
         const td_ir_value *v = td_graph_value(r->graph, node->in[i]);
         const td_schema_formal *formal = td_schema_input(s, i);

@@ -6,20 +6,31 @@
 #define TD_LIGHT_SESSION_H
 
 #include "light/blocks.h"
+#include "light/body.h"
 #include "light/ir.h"
 #include "light/packs.h"
 
 /* An output whose positions can be picked: its row gathers (pass/pick_rows.c) read what the ctx was told. */
 struct td_light {
-    td_onnx_model *model;
+    td_onnx_model *model; /* NULL: a body */
     td_light_options options;
     td_arena arena; /* graph, states */
     td_graph graph;
     td_packs packs;
     td_pool *pool;
     td_light_port *inputs, *outputs;
-    bool *can_pick;  /* per output */
-    bool has_values; /* some op takes or gives sequences or optionals */
+    bool *can_pick; /* per output */
+};
+
+struct td_body {
+    td_light light; /* its graph, states and options; ports and packs are the session's */
+    td_str attr;
+    const td_onnx_graph *source;
+    size_t n_formals;
+    size_t first_captured; /* the node's input that graph input n_formals is */
+    int32_t *feeds; /* per output: the formal that it becomes in the next iteration, or TD_NO_PORT; NULL: none do */
+    bool may_pass;  /* some output may be (a view of) a graph input */
+    uint64_t round; /* of the resolver, when its formals were last set afresh */
 };
 
 enum { TD_STEP_VIEW = 1, TD_STEP_VALUES = 2, TD_STEP_ABSENT = 4, TD_STEP_INPLACE = 8, TD_STEP_DENSE = 16 };
@@ -56,6 +67,9 @@ typedef struct td_program {
     bool *skip; /* [n_outputs] */
     td_step *steps;
     size_t n_steps;
+    int32_t *survivors; /* values that hold memory when a run is over */
+    size_t n_survivors;
+    bool *lent;              /* per value: a body may hand it out, so nothing is computed over it */
     int32_t *defined, *last; /* per value: step that makes it (-1: none) and after which its memory is free */
     td_slot *slots;          /* per value */
     td_slot *scratch;        /* per step */
@@ -67,8 +81,10 @@ typedef struct td_program {
 
 /* Where a value's memory comes from in this run. */
 typedef struct td_place {
-    int32_t owner; /* value whose slot or block its data lie in; TD_NO_VALUE: others' memory */
-    void *block;   /* that it owns */
+    int32_t
+        owner;   /* value whose slot or block its data lie in; a graph input or a constant owns its own, whoever's that
+                      is; TD_NO_VALUE: memory of the run's caller, of a buffer or of a body */
+    void *block; /* that it owns */
 } td_place;
 
 /* What earlier runs taught about a value. */
@@ -76,6 +92,7 @@ typedef struct td_demand {
     size_t bytes;
     int32_t over;    /* value that it was computed over in place, or TD_NO_VALUE */
     bool never_over; /* that did not last */
+    bool moves;      /* always in a block of its own, which outlives the run: the next iteration reads it */
 } td_demand;
 
 typedef struct td_binding { /* of a graph output */
@@ -96,6 +113,24 @@ typedef struct td_pick {
     bool on;
 } td_pick;
 
+/* What keeps the memory of a formal alive. */
+typedef struct td_hold {
+    void *block; /* of the body's ctx */
+    bool owns;   /* the value has a reference to its buffer or sequence */
+    bool moved;  /* the block has become another formal's */
+    bool scalar; /* in `scalars`, which change */
+} td_hold;
+
+struct td_body_run {
+    const td_body *body;
+    td_light_ctx *ctx;
+    td_run *caller;
+    td_hold *holds, *next_holds; /* per formal */
+    td_value *next;              /* per formal */
+    int64_t *scalars;            /* per formal */
+    bool *through;               /* per output: bound through (td_body_bind_through) */
+};
+
 struct td_light_ctx {
     const td_light *light;
     td_arena arena;
@@ -108,13 +143,15 @@ struct td_light_ctx {
     td_extent *input_extents; /* per input: bytes that it spans in this run */
     td_pick *picks;           /* per output */
     uint64_t *node_ns;        /* profile of the last run, per node */
+    td_body_run **bodies;     /* per node: run states of its bodies, or NULL */
     td_program *programs;
-    td_program *program; /* of the current run */
+    td_program *program; /* of the current run, or the last one */
     td_step *step;
     char *slab;
     size_t slab_bytes;
     td_blocks blocks;
     size_t n_held;                 /* blocks and references that values hold */
+    bool broken;                   /* the last run failed: any value may hold something */
     size_t scratch_used;           /* of the current step */
     TD_VEC(void *) scratch_blocks; /* of the current step */
     TD_VEC(void *) kept;           /* until the next run */
@@ -123,6 +160,11 @@ struct td_light_ctx {
 td_program *td_program_find(td_light_ctx *ctx, const bool *skip, treadle_error *err); /* NULL: err is set */
 void td_program_free(td_program *program);
 treadle_status td_program_plan(td_light_ctx *ctx, td_program *program, treadle_error *err); /* memplan.c */
+
+/* A run in parts (run.c): ends the results of the last one; plans memory for ctx->program; walks its steps. */
+void td_ctx_release(td_light_ctx *ctx);
+treadle_status td_ctx_plan(td_light_ctx *ctx, treadle_error *err);
+treadle_status td_ctx_steps(td_light_ctx *ctx, treadle_error *err);
 
 /* Gives output `k` of the current step memory for its dtype and shape (run_memory.c). */
 treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_error *err);

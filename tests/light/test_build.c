@@ -256,7 +256,7 @@ TEST(function_uses_absent_input) {
     start(&m);
     td_onnx_node body[] = {node(&m, "", "Add", "p q", "r")};
     call_function(&m, &f, body, 1);
-    expect(&m, TREADLE_FORMAT, "inputs");
+    expect(&m, TREADLE_FORMAT, "input 1 (B) is missing");
 }
 
 /* 2^20 and more nodes out of a few functions: refused, not built. */

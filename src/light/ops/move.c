@@ -45,3 +45,13 @@ void td_move_into(const td_tensor *to, const td_tensor *from, int axis, int64_t 
     }
     td_tensor_copy(&part, from);
 }
+
+void td_move_add_axis(td_tensor *t, int axis) {
+    t->shape.rank++;
+    for (int d = t->shape.rank - 1; d > axis; d--) {
+        t->shape.dims[d] = t->shape.dims[d - 1];
+        t->strides[d] = t->strides[d - 1];
+    }
+    t->shape.dims[axis] = 1;
+    t->strides[axis] = axis + 1 < t->shape.rank ? t->shape.dims[axis + 1] * t->strides[axis + 1] : 1;
+}

@@ -21,4 +21,7 @@ void td_move_packed_one(const td_tensor *to, int64_t i, const td_tensor *from, i
 /* Copies `from` into the part of `to` that starts at `offset` along `axis`. Nothing is done if it is there already. */
 void td_move_into(const td_tensor *to, const td_tensor *from, int axis, int64_t offset);
 
+/* One more dimension, of 1, at `axis` of a tensor of rank < TD_MAX_RANK. */
+void td_move_add_axis(td_tensor *t, int axis);
+
 #endif

@@ -151,9 +151,13 @@ static treadle_status fold_shape(td_pass_ctx *p, td_node *node, bool *folded) {
 }
 
 treadle_status td_pass_fold(td_pass_ctx *p) {
+    size_t n = p->graph->values.n;
+    bool *refined = TD_ARENA_ARRAY(p->resolver->arena, bool, n);
+    return refined ? td_pass_fold_more(p, refined) : td_fail_memory(p->err, "constant folding", n);
+}
+
+treadle_status td_pass_fold_more(td_pass_ctx *p, bool *refined) {
     td_graph *g = p->graph;
-    bool *refined = TD_ARENA_ARRAY(p->resolver->arena, bool, g->values.n); /* more is known of it than when analysed */
-    if (!refined) return td_fail_memory(p->err, "constant folding", g->values.n);
     for (size_t i = 0; i < g->nodes.n; i++) {
         td_node *node = g->nodes.items[i];
         bool folded = false, tells_more = false;

@@ -257,6 +257,7 @@ static treadle_status cut_region(td_pass_ctx *p, region *r, size_t output, rows 
 
 treadle_status td_pass_pick_rows(td_pass_ctx *p) {
     td_graph *g = p->graph;
+    if (!p->light->can_pick) return TREADLE_OK; /* a body: nobody asks for its positions */
     for (size_t i = 0; i < g->n_outputs; i++) {
         int32_t output = g->outputs[i];
         const td_value *type = &td_graph_value(g, output)->type;

@@ -62,6 +62,12 @@ treadle_status td_pass_tidy(td_pass_ctx *p) {
         node->removed = true;
     }
     td_graph_compact(g);
+    td_pass_drop_dead(p);
+    return TREADLE_OK;
+}
+
+void td_pass_drop_dead(td_pass_ctx *p) {
+    td_graph *g = p->graph;
     for (size_t i = g->nodes.n; i-- > 0;) { /* backwards: what fed only dead nodes is dead too */
         td_node *node = g->nodes.items[i];
         bool used = node->n_out == 0;
@@ -73,5 +79,4 @@ treadle_status td_pass_tidy(td_pass_ctx *p) {
         td_resolve_release_node(node);
         node->removed = true;
     }
-    return TREADLE_OK;
 }
