@@ -45,6 +45,7 @@ typedef struct treadle_generate_options {
         early_stopping; /* 0: end when no better sequence is likely, 1: when num_beams have ended, 2: when none is possible;
                                      -1: the model's [0] */
     int64_t num_return_sequences; /* at most num_beams; -1: the model's [1] */
+    int64_t max_symbols_per_step;  /* transducers: most tokens per frame of the encoder; 0: no limit; -1: the model's */
     const int32_t *decoder_start; /* what an encoder-decoder's answer begins with, if n_decoder_start >= 0; copied */
     int64_t n_decoder_start;      /* -1: the model's (tokens.decoder_start, else tokens.bos) */
     bool keep_logits;   /* keep what each new token was chosen from (treadle_generator_step_logits); default false */
@@ -147,6 +148,9 @@ TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *gener
                                                   size_t row); /* since the last append or rewind */
 TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator,
                                                   size_t row); /* of the new ids; p NULL: no tokenizer */
+/* Transducers (an append gives features, a run the tokens heard in them; the next append is the next chunk of the same stream): the
+ * encoder frame of each of the row's new ids, counted from the begin of the stream. *out_n 0: no transducer. */
+TREADLE_API const int64_t *treadle_generator_new_frames(const treadle_generator *generator, size_t row, size_t *out_n);
 /* Beam search: the best sequences of a row, best first (rank 0 is also what the other results give). A row's sequence holds its new
  * tokens with a closing end token. Without beams there is one, of score 0. */
 TREADLE_API size_t treadle_generator_n_sequences(const treadle_generator *generator, size_t row);

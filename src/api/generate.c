@@ -18,6 +18,7 @@ void treadle_generate_options_init(treadle_generate_options *options) {
         .n_eos = -1,
         .n_stop = -1,
         .n_decoder_start = -1,
+        .max_symbols_per_step = -1,
         .num_beams = -1,
         .early_stopping = -1,
         .num_return_sequences = -1,
@@ -131,6 +132,13 @@ treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row
 treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row) {
     const td_timeline *t = timeline(generator, row);
     return (treadle_ids){t->ids ? t->ids + t->first_new : NULL, (size_t)(t->n - t->first_new)};
+}
+
+const int64_t *treadle_generator_new_frames(const treadle_generator *generator, size_t row, size_t *out_n) {
+    const td_timeline *t = timeline(generator, row);
+    size_t first = TD_MIN((size_t)t->first_new, t->frames.n);
+    if (out_n) *out_n = t->frames.n - first;
+    return t->frames.n > first ? t->frames.items + first : NULL;
 }
 
 size_t treadle_generator_n_sequences(const treadle_generator *generator, size_t row) {

@@ -106,6 +106,10 @@ void td_exec_free(td_exec *e) {
     for (size_t r = 0; e->lines && r < e->n_rows; r++) {
         td_vec_free(&e->lines[r].positions);
         td_vec_free(&e->lines[r].columns);
+        td_value_release(&e->lines[r].targets);
+        td_value_release(&e->lines[r].targets_length);
+        td_value_release(&e->lines[r].predicted);
+        td_value_release(&e->lines[r].frame);
     }
     for (size_t i = 0; e->kept && i < e->n_rows * e->plan->n_wires; i++) td_value_release(&e->kept[i]);
     td_state_free(e->state);

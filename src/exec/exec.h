@@ -50,6 +50,7 @@ typedef struct td_exec_line {
     bool once_done;   /* its once steps have run */
     int64_t n_tokens; /* windows: tokens among the columns */
     TD_VEC(td_exec_position) positions;
+    td_value targets, targets_length, predicted, frame; /* transducers: what goes into predictor and joiner; owned */
     TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
 } td_exec_line;
 
@@ -113,6 +114,16 @@ void td_exec_restart(td_exec *exec, size_t row);
 /* Row r becomes what row from[r] was. */
 treadle_status td_exec_gather(td_exec *exec, const size_t *from, treadle_error *err);
 int64_t td_exec_length(const td_exec *exec, size_t row); /* tokens run */
+
+/* transduce.c: the sessions of a transducer for one row. Encodes the row's tensors; *out_frames: how many frames came out. */
+treadle_status td_exec_transduce_encode(td_exec *exec, td_exec_row *rows, size_t row, int64_t *out_frames,
+                                        treadle_error *err);
+/* Predicts from the last n tokens; the row's predictor state moves on. */
+treadle_status td_exec_transduce_predict(td_exec *exec, td_exec_row *rows, size_t row, const int32_t *ids, int64_t n,
+                                         treadle_error *err);
+/* Logits of a frame (of the row's latest encode) joined with what was predicted last; valid until the next call. */
+treadle_status td_exec_transduce_join(td_exec *exec, td_exec_row *rows, size_t row, int64_t frame, const float **out,
+                                      int64_t *out_n, treadle_error *err);
 
 /* --- inside */
 

@@ -12,6 +12,8 @@ static treadle_status copy_line(td_exec_line *to, const td_exec_line *from, trea
     if (from->positions.n)
         memcpy(to->positions.items, from->positions.items, from->positions.n * sizeof *from->positions.items);
     if (from->columns.n) memcpy(to->columns.items, from->columns.items, from->columns.n);
+    if (from->predicted.kind == TD_VALUE_TENSOR && !td_value_copy(&to->predicted, &from->predicted))
+        return td_fail_memory(err, "a row", 0);
     return TREADLE_OK;
 }
 
@@ -42,6 +44,10 @@ treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err
     for (size_t r = 0; lines && r < n; r++) {
         td_vec_free(&lines[r].positions);
         td_vec_free(&lines[r].columns);
+        td_value_release(&lines[r].targets);
+        td_value_release(&lines[r].targets_length);
+        td_value_release(&lines[r].predicted);
+        td_value_release(&lines[r].frame);
     }
     for (size_t i = 0; kept && i < n * n_wires; i++) td_value_release(&kept[i]);
     td_free(lines);

@@ -51,6 +51,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
 }
 
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err) {
+    if (g->runtime->plan->transducer.present) return TREADLE_OK; /* features are heard by the run */
     if (g->runtime->plan->cannot_run) return td_generation_encode(g, err);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     atomic_store(&g->running, true);
@@ -133,6 +134,7 @@ static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, vo
 treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                  treadle_error *err) {
     const char *cannot = g->runtime->plan->cannot_run;
+    if (g->runtime->plan->transducer.present && g->n_rows) return td_generation_transduce(g, max_new_tokens, sink, ctx, err);
     if (cannot) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", cannot);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     if (g->options.beam.num_beams > 1) return td_generation_beam(g, max_new_tokens, sink, ctx, err);

@@ -39,6 +39,7 @@ typedef struct td_generation_options {
     bool keep_logits, prompt_logits;
     const int32_t *decoder_start; /* what an encoder-decoder's timeline begins with; borrowed */
     size_t n_decoder_start;
+    int64_t max_symbols; /* transducers: tokens per frame; 0: no limit, -1: the model's */
     int32_t image_token; /* a placeholder in prompts; -1: none */
 } td_generation_options;
 
@@ -59,6 +60,11 @@ typedef struct td_timeline {
     bool fresh;          /* something was appended that has not been run yet */
     bool fresh_requests; /* and tensors came with it */
     bool had_requests;   /* tensors came with something that is still part of the row */
+    /* transducers */
+    TD_VEC(int64_t) frames; /* of each token: the frame that it was emitted at */
+    int64_t frames_before;  /* of earlier chunks */
+    int64_t skip_frames;    /* at the begin of the next chunk */
+    bool predicted;         /* the predictor has been started */
     td_rng rng;
     treadle_finish finish;
     td_sequence_found *sequences; /* best first; NULL: no beam search */
@@ -133,6 +139,10 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
 treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                   treadle_error *err);
 void td_timeline_drop_sequences(td_timeline *t);
+/* transduce.c: the same for transducers: tokens of the features that were appended. */
+treadle_status td_generation_transduce(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
+                                       treadle_error *err);
+treadle_status td_timeline_grow(td_timeline *t, int64_t n, treadle_error *err); /* room for n tokens */
 void td_generation_cancel(td_generation *g);
 
 /* Room so that a run of `more` tokens need not allocate. */

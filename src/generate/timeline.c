@@ -35,6 +35,7 @@ void td_generation_free(td_generation *g) {
         td_free(g->timelines[r].source);
         td_timeline_drop_sequences(&g->timelines[r]);
         td_vec_free(&g->timelines[r].steps);
+        td_vec_free(&g->timelines[r].frames);
     }
     td_generation_free_tensors(g);
     td_generation_free_outputs(g);
@@ -64,8 +65,7 @@ static treadle_status make_rows(td_generation *g, size_t n_rows, treadle_error *
     return TREADLE_OK;
 }
 
-/* Room for n tokens in a row. */
-static treadle_status grow(td_timeline *t, int64_t n, treadle_error *err) {
+treadle_status td_timeline_grow(td_timeline *t, int64_t n, treadle_error *err) {
     if (n <= t->capacity) return TREADLE_OK;
     int64_t capacity = TD_MAX(n, t->capacity + t->capacity / 2);
     int32_t *ids = td_realloc_array(t->ids, (size_t)capacity, sizeof *ids);
@@ -74,6 +74,9 @@ static treadle_status grow(td_timeline *t, int64_t n, treadle_error *err) {
     t->capacity = capacity;
     return TREADLE_OK;
 }
+
+/* Nothing but tensors may come with an append: no tokens go in. */
+static bool takes_no_tokens(const td_plan *plan) { return plan->cannot_run || plan->transducer.present; }
 
 /* Tokens that an append adds to a row's timeline, which an encoder-decoder starts itself: its prompt is the source's. */
 static bool is_source(const td_generation *g, size_t r) {
@@ -109,7 +112,7 @@ static treadle_status check_append(const td_generation *g, const treadle_ids *ro
         treadle_ids part = timeline_part(g, rows, r);
         if (is_source(g, r) && !rows[r].n)
             return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
-        if (!before && !part.n && !plan->cannot_run) {
+        if (!before && !part.n && !takes_no_tokens(plan)) {
             if (!plan->source_prompt)
                 return td_fail(err, TREADLE_INVALID_ARGUMENT, "row %zu is empty: expected at least one token", r);
             return td_fail(
@@ -156,13 +159,13 @@ treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, s
     TD_TRY(check_append(g, rows, n_rows, err));
     if (!g->n_rows) TD_TRY(make_rows(g, n_rows, err));
     for (size_t r = 0; r < n_rows; r++)
-        TD_TRY(grow(&g->timelines[r], g->timelines[r].n + (int64_t)timeline_part(g, rows, r).n, err));
+        TD_TRY(td_timeline_grow(&g->timelines[r], g->timelines[r].n + (int64_t)timeline_part(g, rows, r).n, err));
     TD_TRY(td_generation_take_tensors(g, rows, n_rows, &fresh, err));
     for (size_t r = 0; r < n_rows; r++)
         if (is_source(g, r)) TD_TRY(set_source(&g->timelines[r], rows[r], err));
     for (size_t r = 0; r < n_rows; r++) {
         treadle_ids part = timeline_part(g, rows, r);
-        if (part.n || g->runtime->plan->cannot_run) extend(g, r, part, fresh);
+        if (part.n || takes_no_tokens(g->runtime->plan)) extend(g, r, part, fresh);
     }
     g->fresh = true;
     return TREADLE_OK;
@@ -175,6 +178,8 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
     if (length > (size_t)t->n)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "cannot rewind row %zu to %zu tokens: it has %lld", row, length,
                        (long long)t->n);
+    if (length && length < (size_t)t->n && g->runtime->plan->transducer.present)
+        return td_fail(err, TREADLE_UNSUPPORTED, "a transducer's row can only be rewound to 0, found %zu", length);
     if (length && length < (size_t)t->n && t->had_requests && !td_state_can_truncate(g->runtime->plan))
         return td_fail(
             err, TREADLE_UNSUPPORTED,
@@ -191,7 +196,9 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
         td_exec_truncate(g->exec, row, t->n);
         return TREADLE_OK;
     }
-    t->had_requests = false;
+    t->had_requests = t->predicted = false;
+    t->frames.n = 0;
+    t->frames_before = t->skip_frames = 0;
     td_exec_restart(g->exec, row); /* a new request: what belongs to the request as a whole is run again */
     return TREADLE_OK;
 }
@@ -201,7 +208,7 @@ treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_err
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
         int64_t n = TD_MIN(t->n + more, g->options.max_length);
-        TD_TRY(grow(t, n, err));
+        TD_TRY(td_timeline_grow(t, n, err));
         if (g->options.keep_logits && g->exec->vocab > 0 &&
             !td_vec_reserve(&t->steps, (size_t)((n - t->n) * g->exec->vocab)))
             return td_fail_memory(err, "logits of steps", 0);
@@ -213,7 +220,7 @@ treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_err
 /* --- forks */
 
 static treadle_status copy_timeline(td_timeline *to, const td_timeline *from, treadle_error *err) {
-    TD_TRY(grow(to, TD_MAX(from->n, (int64_t)1), err));
+    TD_TRY(td_timeline_grow(to, TD_MAX(from->n, (int64_t)1), err));
     int32_t *ids = to->ids;
     int64_t capacity = to->capacity;
     if (from->n) memcpy(ids, from->ids, (size_t)from->n * sizeof *ids);
@@ -224,6 +231,10 @@ static treadle_status copy_timeline(td_timeline *to, const td_timeline *from, tr
     to->sequences = NULL;
     to->n_sequences = 0;
     memset(&to->steps, 0, sizeof to->steps);
+    memset(&to->frames, 0, sizeof to->frames);
+    if (!td_vec_reserve(&to->frames, from->frames.n)) return td_fail_memory(err, "frames of tokens", 0);
+    to->frames.n = from->frames.n;
+    if (from->frames.n) memcpy(to->frames.items, from->frames.items, from->frames.n * sizeof *from->frames.items);
     to->first_new = to->run_first = to->n;
     if (!from->source) return TREADLE_OK;
     return set_source(to, (treadle_ids){from->source, (size_t)from->n_source}, err);

@@ -166,6 +166,7 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
         .seed = (uint64_t)(o.seed >= 0 ? o.seed : c->generation.sampling.seed),
         .keep_logits = o.keep_logits,
         .prompt_logits = o.prompt_logits,
+        .max_symbols = int_or(o.max_symbols_per_step, c->generation.max_symbols_per_step),
         .image_token = c->tokens.image,
     };
     if (out->max_length < 1)

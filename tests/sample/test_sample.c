@@ -16,7 +16,8 @@ static int64_t kept(const td_sample_params *params, const float *logits, size_t 
     treadle_error err = {0};
     int64_t count = -1;
     CHECK_OK(td_sampler_init(&sampler, vocab, &err), &err);
-    treadle_status status = td_sampler_distribution(&sampler, params, logits, (td_sequence_so_far){sequence, n, n}, out, &count, &err);
+    treadle_status status =
+        td_sampler_distribution(&sampler, params, logits, (td_sequence_so_far){sequence, n, n}, out, &count, &err);
     td_sampler_free(&sampler);
     return status == TREADLE_OK ? count : -1;
 }

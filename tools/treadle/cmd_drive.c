@@ -7,6 +7,7 @@
  *       -> {"steps": [{} | {"tokens": ids}, ...]}
  *   {"op": "process", "logits": FILE.npy, "sequence": ids, "prompt_length": n, "options": {...}, "to": FILE.npy} -> {"kept": n}
  *   {"op": "stream", "prompts": ..., "options": ...} -> {"pieces": ["text", ...]}
+ *   {"op": "transduce", "tensors": ..., "continue": bool} -> {"tokens": [[ids]], "frames": [[...]], "runs": {...}}
  *   {"op": "embed", "prompts": ..., "to": FILE.npy} -> {}: float32 [rows, dim]
  *   {"op": "encode", "prompts": ..., "to": {OUTPUT: FILE.npy}} -> {}
  * Each but process takes "tensors": {NAME: FILE.npy}, a timeline's appends too.
@@ -34,6 +35,7 @@ typedef struct drive {
     const drive_args *args;
     const char *path;
     treadle_model *model; /* NULL: not opened yet */
+    treadle_generator *stream; /* of the latest transduce, which the next one may continue */
     td_arena keep;        /* of the model's options */
     td_arena arena;       /* of this request */
     td_json *request;
@@ -135,6 +137,7 @@ static const struct {
     {"top_k", false, offsetof(treadle_generate_options, top_k)},
     {"no_repeat_ngram_size", false, offsetof(treadle_generate_options, no_repeat_ngram_size)},
     {"seed", false, offsetof(treadle_generate_options, seed)},
+    {"max_symbols_per_step", false, offsetof(treadle_generate_options, max_symbols_per_step)},
     {"num_beams", false, offsetof(treadle_generate_options, num_beams)},
     {"num_return_sequences", false, offsetof(treadle_generate_options, num_return_sequences)},
     {"length_penalty", true, offsetof(treadle_generate_options, length_penalty)},
@@ -255,10 +258,22 @@ static void write_sequences(drive *d, const treadle_generator *g, size_t n_rows)
     td_json_end_array(&d->out);
 }
 
-static void write_results(drive *d, const treadle_generator *g, size_t n_rows) {
+static void write_runs(drive *d, const treadle_generator *g) {
     treadle_model_info info = {.struct_size = sizeof info};
 
     treadle_model_get_info(d->model, &info);
+    td_json_key(&d->out, "runs");
+    td_json_begin_object(&d->out);
+    for (int32_t i = 0; i < info.n_sessions; i++) {
+        const char *name = "";
+        int64_t runs = treadle_generator_runs(g, (size_t)i, &name);
+        td_json_key(&d->out, name);
+        td_json_write_int(&d->out, runs);
+    }
+    td_json_end_object(&d->out);
+}
+
+static void write_results(drive *d, const treadle_generator *g, size_t n_rows) {
     td_json_begin_object(&d->out);
     if (td_json_get(td_json_get(d->request, "options"), "num_beams")) write_sequences(d, g, n_rows);
     td_json_key(&d->out, "tokens");
@@ -278,15 +293,7 @@ static void write_results(drive *d, const treadle_generator *g, size_t n_rows) {
         else td_json_write_null(&d->out);
     }
     td_json_end_array(&d->out);
-    td_json_key(&d->out, "runs");
-    td_json_begin_object(&d->out);
-    for (int32_t i = 0; i < info.n_sessions; i++) {
-        const char *name = "";
-        int64_t runs = treadle_generator_runs(g, (size_t)i, &name);
-        td_json_key(&d->out, name);
-        td_json_write_int(&d->out, runs);
-    }
-    td_json_end_object(&d->out);
+    write_runs(d, g);
     td_json_end_object(&d->out);
 }
 
@@ -490,6 +497,41 @@ static treadle_status op_stream(drive *d) {
     return status;
 }
 
+/* --- transduce */
+/* {"continue": true} goes on with the generator of the request before. */
+static treadle_status op_transduce(drive *d) {
+    static const treadle_ids nothing;
+    treadle_status status = TREADLE_OK;
+
+    if (!td_json_bool_or(d->request, "continue", false)) {
+        treadle_generator_free(d->stream);
+        d->stream = NULL;
+        status = make_generator(d, &d->stream);
+    } else if (!d->stream) {
+        return fail(d, "continue: there is no stream to go on with");
+    }
+    if (status == TREADLE_OK) status = give_tensors(d, d->stream, td_json_get(d->request, "tensors"));
+    if (status == TREADLE_OK) status = treadle_generator_append(d->stream, &nothing, 1, &d->error);
+    if (status == TREADLE_OK) status = treadle_generator_run(d->stream, -1, NULL, NULL, &d->error);
+    if (status != TREADLE_OK) return status;
+    td_json_begin_object(&d->out);
+    td_json_key(&d->out, "tokens");
+    td_json_begin_array(&d->out);
+    write_ids(d, treadle_generator_new_ids(d->stream, 0));
+    td_json_end_array(&d->out);
+    td_json_key(&d->out, "frames");
+    td_json_begin_array(&d->out);
+    td_json_begin_array(&d->out);
+    size_t n = 0;
+    const int64_t *frames = treadle_generator_new_frames(d->stream, 0, &n);
+    for (size_t i = 0; i < n; i++) td_json_write_int(&d->out, frames[i]);
+    td_json_end_array(&d->out);
+    td_json_end_array(&d->out);
+    write_runs(d, d->stream);
+    td_json_end_object(&d->out);
+    return TREADLE_OK;
+}
+
 /* --- embed, encode */
 /* Makes a generator and one pass over every prompt. */
 static treadle_status encode_rows(drive *d, treadle_generator **g, size_t *n_rows) {
@@ -595,7 +637,7 @@ static treadle_status dispatch(drive *d, td_str line) {
     td_str op = td_json_string_or(d->request, "op", "");
     for (size_t i = 0; i < TD_COUNT(ops); i++)
         if (td_str_is(op, ops[i].name)) return ops[i].run(d);
-    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream, embed, encode)", TD_STR_ARGS(op));
+    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream, embed, encode, transduce)", TD_STR_ARGS(op));
 }
 
 static void answer_error(drive *d, td_buf *out) {
@@ -635,6 +677,7 @@ static int drive_run(void *given, char **positional, size_t n_positional) {
     }
     free(line);
     td_buf_free(&out);
+    treadle_generator_free(d.stream);
     treadle_model_close(d.model);
     td_arena_free(&d.keep);
     return code;
@@ -653,6 +696,7 @@ const td_command td_command_drive = {
         "  {\"op\": \"process\", \"logits\": FILE.npy, \"sequence\": IDS, \"prompt_length\": N, \"options\": {...}, \"to\": FILE.npy}\n"
         "      gives {\"kept\": N}\n"
         "  {\"op\": \"stream\", \"prompts\": [IDS], \"options\": {...}} gives {\"pieces\": [TEXT, ...]}\n"
+        "  {\"op\": \"transduce\", \"tensors\": {...}, \"continue\": true} gives {\"tokens\": [IDS], \"frames\": [[N, ...]], \"runs\": {...}}\n"
         "  {\"op\": \"embed\", \"prompts\": [IDS, ...], \"to\": FILE.npy} gives {}; the file gets float32 [rows, dim]\n"
         "  {\"op\": \"encode\", \"prompts\": [IDS, ...], \"to\": {OUTPUT: FILE.npy}} gives {}\n"
         "Each but process takes \"tensors\": {NAME: FILE.npy}, inputs of the graphs for this request; so does an append.\n"

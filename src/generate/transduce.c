@@ -1,0 +1,130 @@
+/* generate/transduce.c - greedy search of a transducer: from frame to frame, a token at a time.
+ *
+ * At a frame the joiner scores what may come next. Blank moves on to the next frame; a token is emitted and predicted from, and the
+ * frame is asked again, at most max_symbols times. With durations (TDT) the last logits say how many frames to move on, also
+ * after a token; blank moves on by one at least. A chunk continues the row: what was predicted last and frames still to
+ * be skipped are kept. Source: Graves 2012 (RNN-T), Xu et al. 2023 (TDT). */
+#include "base/alloc.h"
+#include "base/time.h"
+#include "generate/generate.h"
+
+typedef struct walk {
+    td_generation *g;
+    size_t row;
+    int64_t limit; /* most new tokens; -1: none */
+    td_sink_fn *sink;
+    void *ctx;
+} walk;
+
+/* The last tokens of a row, blanks before its first one. */
+static treadle_status predict(const walk *w, treadle_error *err) {
+    td_generation *g = w->g;
+    const td_plan_transducer *p = &g->runtime->plan->transducer;
+    const td_timeline *t = &g->timelines[w->row];
+    int32_t ids[64];
+    int64_t n = TD_MAX(p->context, (int64_t)1);
+    if (n > (int64_t)TD_COUNT(ids))
+        return td_fail(err, TREADLE_LIMIT, "expected a predictor of at most %zu tokens of context, found %lld", TD_COUNT(ids),
+                       (long long)n);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = t->n - n + i;
+        ids[i] = at >= 0 ? t->ids[at] : p->blank;
+    }
+    return td_exec_transduce_predict(g->exec, g->rows, w->row, ids, n, err);
+}
+
+static treadle_status emit(const walk *w, int32_t id, int64_t frame, bool *going, treadle_error *err) {
+    td_generation *g = w->g;
+    td_timeline *t = &g->timelines[w->row];
+    if (t->n == t->capacity) TD_TRY(td_timeline_grow(t, t->n + TD_MAX(t->n / 2, (int64_t)64), err));
+    if (!td_vec_push(&t->frames, frame)) return td_fail_memory(err, "frames of tokens", 0);
+    t->ids[t->n++] = id;
+    g->new_tokens++;
+    bool full = t->n >= g->options.max_length || (w->limit >= 0 && t->n - t->run_first >= w->limit);
+    treadle_finish finish = full ? TREADLE_FINISH_LENGTH : TREADLE_FINISH_NONE;
+    td_verdict verdict = w->sink ? w->sink(w->ctx, w->row, id, finish, err) : TD_VERDICT_CONTINUE;
+    if (verdict == TD_VERDICT_FAIL) return err && err->code ? err->code : TREADLE_RUN;
+    if (verdict == TD_VERDICT_CANCEL) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+    if (verdict == TD_VERDICT_STOP) finish = TREADLE_FINISH_STOP;
+    t->finish = finish;
+    *going = finish == TREADLE_FINISH_NONE;
+    return *going ? predict(w, err) : TREADLE_OK;
+}
+
+/* Frames to move on after this joint. */
+static int64_t duration_of(const td_plan_transducer *p, const float *logits, int64_t n, bool blank) {
+    if (!p->n_durations) return blank;
+    int64_t best = td_argmax(logits + n - (int64_t)p->n_durations, p->n_durations);
+    int64_t frames = p->durations[TD_MAX(best, (int64_t)0)];
+    return blank ? TD_MAX(frames, (int64_t)1) : TD_MAX(frames, (int64_t)0);
+}
+
+static treadle_status walk_frames(const walk *w, int64_t n_frames, treadle_error *err) {
+    td_generation *g = w->g;
+    const td_plan_transducer *p = &g->runtime->plan->transducer;
+    td_timeline *t = &g->timelines[w->row];
+    int64_t most = g->options.max_symbols >= 0 ? g->options.max_symbols : p->max_symbols, symbols = 0;
+    int64_t frame = t->skip_frames;
+    bool going = true;
+    while (going && frame < n_frames) {
+        const float *logits;
+        int64_t n;
+        if (atomic_load_explicit(&g->cancel, memory_order_relaxed)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+        TD_TRY(td_exec_transduce_join(g->exec, g->rows, w->row, frame, &logits, &n, err));
+        if (n <= (int64_t)p->n_durations + 1 || p->blank >= n - (int64_t)p->n_durations)
+            return td_fail(err, TREADLE_RUN, "expected logits for blank (%d) and %zu durations, the joiner gave %lld",
+                           p->blank, p->n_durations, (long long)n);
+        int64_t best = td_argmax(logits, (size_t)n - p->n_durations);
+        if (best < 0) return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN or -infinity");
+        int64_t moves = duration_of(p, logits, n, best == p->blank);
+        if (best != p->blank) {
+            TD_TRY(emit(w, (int32_t)best, t->frames_before + frame, &going, err));
+            if (++symbols >= most && most > 0 && moves == 0) moves = 1;
+        }
+        frame += moves;
+        if (moves) symbols = 0;
+    }
+    t->skip_frames = TD_MAX(frame - n_frames, (int64_t)0);
+    t->frames_before += n_frames;
+    return TREADLE_OK;
+}
+
+static treadle_status transduce_row(const walk *w, treadle_error *err) {
+    td_generation *g = w->g;
+    td_timeline *t = &g->timelines[w->row];
+    int64_t n_frames = 0;
+    t->run_first = t->n;
+    if (!t->fresh) return TREADLE_OK; /* nothing new to hear */
+    t->finish = TREADLE_FINISH_NONE;
+    td_generation_fill_row(g, w->row);
+    TD_TRY(td_exec_transduce_encode(g->exec, g->rows, w->row, &n_frames, err));
+    t->fresh = t->fresh_requests = false;
+    if (!t->predicted) {
+        TD_TRY(predict(w, err));
+        t->predicted = true;
+    }
+    TD_TRY(walk_frames(w, n_frames, err));
+    if (t->finish == TREADLE_FINISH_NONE) t->finish = TREADLE_FINISH_EOS; /* the audio has ended */
+    return TREADLE_OK;
+}
+
+treadle_status td_generation_transduce(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
+                                       treadle_error *err) {
+    int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
+    treadle_error problem = {0};
+    treadle_status status = TREADLE_OK;
+    uint64_t begin = td_time_ns();
+    atomic_store(&g->running, true);
+    for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) {
+        walk w = {g, r, limit, sink, ctx};
+        status = transduce_row(&w, &problem);
+        if (status == TREADLE_OK) continue;
+        g->timelines[r].finish = status == TREADLE_CANCELLED ? TREADLE_FINISH_CANCELLED : TREADLE_FINISH_ERROR;
+    }
+    g->decode_ns += td_time_ns() - begin;
+    atomic_store(&g->running, false);
+    atomic_store(&g->cancel, false);
+    if (status == TREADLE_OK || status == TREADLE_CANCELLED) return TREADLE_OK;
+    if (err) *err = problem;
+    return status;
+}
