@@ -45,7 +45,7 @@ typedef struct treadle_generate_options {
         early_stopping; /* 0: end when no better sequence is likely, 1: when num_beams have ended, 2: when none is possible;
                                      -1: the model's [0] */
     int64_t num_return_sequences; /* at most num_beams; -1: the model's [1] */
-    int64_t max_symbols_per_step;  /* transducers: most tokens per frame of the encoder; 0: no limit; -1: the model's */
+    int64_t max_symbols_per_step; /* transducers: most tokens per frame of the encoder; 0: no limit; -1: the model's */
     const int32_t *decoder_start; /* what an encoder-decoder's answer begins with, if n_decoder_start >= 0; copied */
     int64_t n_decoder_start;      /* -1: the model's (tokens.decoder_start, else tokens.bos) */
     bool keep_logits;   /* keep what each new token was chosen from (treadle_generator_step_logits); default false */

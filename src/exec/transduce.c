@@ -123,7 +123,8 @@ treadle_status td_exec_transduce_predict(td_exec *e, td_exec_row *rows, size_t r
     TD_TRY(run_session(e, &run, t->predictor, err));
     const td_value *output = &e->outputs[t->predictor][t->predicted];
     if (output->kind != TD_VALUE_TENSOR) return td_fail(err, TREADLE_RUN, "the predictor gave nothing");
-    TD_TRY(give(e, t->joiner, t->joiner_predicted, &line->predicted, td_tensor_count(&output->tensor), &predicted, err));
+    TD_TRY(
+        give(e, t->joiner, t->joiner_predicted, &line->predicted, td_tensor_count(&output->tensor), &predicted, err));
     return copy_reshaped(predicted, &output->tensor, err);
 }
 
@@ -135,8 +136,7 @@ treadle_status td_exec_transduce_join(td_exec *e, td_exec_row *rows, size_t r, i
     td_exec_line *line = &e->lines[r];
     td_exec_run run = run_of(rows, r);
     td_tensor one = e->outputs[t->encoder][t->frames_output].tensor, *to;
-    one.data = (char *)one.data +
-               (size_t)(frame * one.strides[t->frames_axis]) * (size_t)td_dtype_bits(one.dtype) / 8;
+    one.data = (char *)one.data + (size_t)(frame * one.strides[t->frames_axis]) * (size_t)td_dtype_bits(one.dtype) / 8;
     one.shape.dims[t->frames_axis] = 1;
     TD_TRY(td_exec_bind(e, &run, t->joiner, err));
     TD_TRY(give(e, t->joiner, t->joiner_frame, &line->frame, td_tensor_count(&one), &to, err));
@@ -147,13 +147,16 @@ treadle_status td_exec_transduce_join(td_exec *e, td_exec_row *rows, size_t r, i
     const td_value *logits = &e->outputs[t->joiner][t->logits];
     int64_t n = logits->kind == TD_VALUE_TENSOR ? td_tensor_count(&logits->tensor) : 0;
     if (n < 2 || n != logits->tensor.shape.dims[logits->tensor.shape.rank - 1])
-        return td_fail(err, TREADLE_RUN, "expected the joiner to give logits of one joint, found %lld numbers", (long long)n);
+        return td_fail(err, TREADLE_RUN, "expected the joiner to give logits of one joint, found %lld numbers",
+                       (long long)n);
     if (!e->logits) {
         e->logits = td_alloc_array((size_t)n, sizeof *e->logits);
         if (!e->logits) return td_fail_memory(err, "logits", (size_t)n * sizeof *e->logits);
         e->vocab = n;
     }
-    if (n != e->vocab) return td_fail(err, TREADLE_RUN, "the joiner gave %lld logits, before that %lld", (long long)n, (long long)e->vocab);
+    if (n != e->vocab)
+        return td_fail(err, TREADLE_RUN, "the joiner gave %lld logits, before that %lld", (long long)n,
+                       (long long)e->vocab);
     td_tensor dense;
     td_shape flat = {.rank = 1, .dims = {n}};
     dense = logits->tensor;

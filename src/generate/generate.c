@@ -134,7 +134,8 @@ static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, vo
 treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                  treadle_error *err) {
     const char *cannot = g->runtime->plan->cannot_run;
-    if (g->runtime->plan->transducer.present && g->n_rows) return td_generation_transduce(g, max_new_tokens, sink, ctx, err);
+    if (g->runtime->plan->transducer.present && g->n_rows)
+        return td_generation_transduce(g, max_new_tokens, sink, ctx, err);
     if (cannot) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", cannot);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     if (g->options.beam.num_beams > 1) return td_generation_beam(g, max_new_tokens, sink, ctx, err);

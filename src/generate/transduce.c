@@ -24,8 +24,8 @@ static treadle_status predict(const walk *w, treadle_error *err) {
     int32_t ids[64];
     int64_t n = TD_MAX(p->context, (int64_t)1);
     if (n > (int64_t)TD_COUNT(ids))
-        return td_fail(err, TREADLE_LIMIT, "expected a predictor of at most %zu tokens of context, found %lld", TD_COUNT(ids),
-                       (long long)n);
+        return td_fail(err, TREADLE_LIMIT, "expected a predictor of at most %zu tokens of context, found %lld",
+                       TD_COUNT(ids), (long long)n);
     for (int64_t i = 0; i < n; i++) {
         int64_t at = t->n - n + i;
         ids[i] = at >= 0 ? t->ids[at] : p->blank;

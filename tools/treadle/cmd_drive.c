@@ -34,10 +34,10 @@ static const td_option drive_options[] = {
 typedef struct drive {
     const drive_args *args;
     const char *path;
-    treadle_model *model; /* NULL: not opened yet */
+    treadle_model *model;      /* NULL: not opened yet */
     treadle_generator *stream; /* of the latest transduce, which the next one may continue */
-    td_arena keep;        /* of the model's options */
-    td_arena arena;       /* of this request */
+    td_arena keep;             /* of the model's options */
+    td_arena arena;            /* of this request */
     td_json *request;
     td_json_writer out;
     treadle_error error;
@@ -626,8 +626,8 @@ static treadle_status op_encode(drive *d) {
 static const struct {
     const char *name;
     treadle_status (*run)(drive *d);
-} ops[] = {{"generate", op_generate}, {"timeline", op_timeline}, {"process", op_process},
-           {"stream", op_stream},     {"embed", op_embed},       {"encode", op_encode}};
+} ops[] = {{"generate", op_generate}, {"timeline", op_timeline}, {"process", op_process},    {"stream", op_stream},
+           {"embed", op_embed},       {"encode", op_encode},     {"transduce", op_transduce}};
 
 static treadle_status dispatch(drive *d, td_str line) {
     treadle_status status = td_json_parse(line, NULL, &d->arena, &d->request, &d->error);
@@ -637,7 +637,8 @@ static treadle_status dispatch(drive *d, td_str line) {
     td_str op = td_json_string_or(d->request, "op", "");
     for (size_t i = 0; i < TD_COUNT(ops); i++)
         if (td_str_is(op, ops[i].name)) return ops[i].run(d);
-    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream, embed, encode, transduce)", TD_STR_ARGS(op));
+    return fail(d, "unknown op \"%.*s\" (generate, timeline, process, stream, embed, encode, transduce)",
+                TD_STR_ARGS(op));
 }
 
 static void answer_error(drive *d, td_buf *out) {
