@@ -18,8 +18,9 @@ from onnx import numpy_helper as nh
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops")
 MS = "com.microsoft"
 F32, F16, BF16, F64 = np.float32, np.float16, ml_dtypes.bfloat16, np.float64
-TYPES = {np.dtype(t): n for t, n in ((F32, 1), (np.uint8, 2), (np.int8, 3), (np.int32, 6), (np.int64, 7), (np.bool_, 9), (F16, 10),
-                                     (F64, 11), (np.uint32, 12), (np.uint64, 13), (BF16, 16))}
+TYPES = {np.dtype(t): h.np_dtype_to_tensor_dtype(np.dtype(t))
+         for t in (F32, F16, BF16, F64, np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64, ml_dtypes.uint4,
+                   ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.int2, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn)}
 rng = np.random.default_rng(7)
 options = ort.SessionOptions()
 options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
@@ -49,7 +50,7 @@ def build(op, inputs, outputs, domain, opset, attributes, constants, out_types, 
     graph = h.make_graph(nodes, op, ports, [h.make_tensor_value_info(n, t, None) for n, t in zip(graph_outputs, out_types)],
                          [nh.from_array(a, n) for n, a in given if n in constants])
     return h.make_model(graph, opset_imports=[h.make_opsetid("", opset), h.make_opsetid(MS, 1)],
-                        ir_version=11 if opset >= 23 else 10)
+                        ir_version=13 if opset >= 25 else 11 if opset >= 23 else 10)
 
 
 def widen(array):

@@ -3,13 +3,17 @@
 make_op_data.py writes these too. Alone: python tests/light/op_cases_contrib.py [GROUP...]  writes some groups anew. Each case
 draws its numbers from its own name, so that cases can come and go without changing others.
 """
+import itertools
 import os
 import shutil
 import sys
 import zlib
 
+import ml_dtypes
 import numpy as np
 import onnxruntime as ort
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
 
 import make_op_data
 from make_op_data import BF16, F16, F32, MS
@@ -224,7 +228,75 @@ def decoder_masked():
     one("beams", batch=6, beams=3, mask=True, score_bias=True)
 
 
-GROUPS = (multi_head, decoder_masked, causal_conv, linear_attention)
+def int8_products():
+    U8, S8 = np.uint8, np.int8
+
+    def codes(c, dtype, *shape):
+        info = np.iinfo(dtype)
+        return c.ints(info.min, info.max + 1, *shape, dtype=dtype)
+
+    for a_type, b_type in ((U8, S8), (U8, U8), (S8, S8), (S8, U8)):
+        end = f"{np.dtype(a_type).name}_{np.dtype(b_type).name}"
+        for kind, a, b, za, zb in (("one", (5, 7), (7, 19), (), ()), ("each", (5, 7), (7, 19), (5,), (19,)), ("none", (3, 5, 6), (6, 4), None, None),
+                                   ("stack", (2, 5, 7), (2, 7, 3), (2, 5, 1), (2, 1, 3)), ("spread", (2, 3, 4, 33), (3, 33, 18), (), (18,)),
+                                   ("vector", (7,), (7, 5), (), ())):
+            c = Case(f"matmul_integer_{kind}_{end}", "")
+            inputs = [codes(c, a_type, *a), codes(c, b_type, *b)] + [None if z is None else codes(c, t, *z) for t, z in ((a_type, za), (b_type, zb))]
+            wide = [None if i is None else i.astype(np.int32) for i in inputs]
+            left = wide[0] if wide[2] is None else wide[0] - (wide[2][:, None] if kind == "each" else wide[2])
+            right = wide[1] if wide[3] is None else wide[1] - wide[3]
+            c.write("MatMulInteger", inputs, constants=("in_1",) if kind in ("one", "each") else (), out_types=(np.int32,), want=[left @ right])
+    for b_type, kind in itertools.product((U8, S8), ("plain", "zero", "bias", "columns", "stack")):
+        c = Case(f"dynamic_quantize_matmul_{kind}_{np.dtype(b_type).name}")
+        n = 19
+        inputs = [c.f(*((2, 5, 12) if kind == "stack" else (5, 12)), scale=2), codes(c, b_type, 12, n),
+                  np.abs(c.f(*((n,) if kind == "columns" else ()))) + F32(0.01), None if kind == "plain" else codes(c, b_type, *((n,) if kind == "columns" else ())),
+                  c.f(n) if kind in ("bias", "columns") else None]
+        inputs[2] = np.asarray(inputs[2], F32)
+        c.write("DynamicQuantizeMatMul", inputs, constants=("in_1",) if kind != "stack" else ())
+    for a_type, b_type, kind in itertools.product((U8, S8), (U8, S8), ("plain", "bias", "columns")):
+        c = Case(f"matmul_integer_to_float_{kind}_{np.dtype(a_type).name}_{np.dtype(b_type).name}")
+        n, each = 19, (19,) if kind == "columns" else ()
+        if a_type == S8 and b_type == U8:
+            continue
+        inputs = [codes(c, a_type, 2, 5, 12), codes(c, b_type, 12, n), np.float32(0.02), np.asarray(np.abs(c.f(*each)) + F32(0.01), F32), codes(c, a_type), codes(c, b_type, *each),
+                  c.f(n) if kind == "bias" else None]
+        inputs = [None if i is None else np.asarray(i) for i in inputs]
+        c.write("MatMulIntegerToFloat", inputs, out_types=(F32,))
+
+
+def linear_quantize():
+    def reference(op, inputs, **attributes):  # the package onnx has all types; ONNX Runtime's CPU does not
+        names = ["" if i is None else f"in_{n}" for n, i in enumerate(inputs)]
+        node = helper.make_node(op, names, ["y"], **attributes)
+        graph = helper.make_graph([node], op, [helper.make_tensor_value_info(n, 1, None) for n in names if n], [helper.make_tensor_value_info("y", 1, None)])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
+        return ReferenceEvaluator(model).run(None, {n: i for n, i in zip(names, inputs) if n})[0]
+
+    shapes = (("one", (), {}), ("axis", (5,), {"axis": 1}), ("last", (7,), {"axis": -1}), ("first", (3,), {"axis": 0}),
+              ("blocks", (3, 3, 7), {"axis": 1, "block_size": 2}), ("blocks_last", (3, 5, 2), {"axis": 2, "block_size": 4}))
+    types = [np.dtype(t) for t in (np.uint8, np.int8, np.uint16, np.int16, ml_dtypes.uint4, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.int2,
+                                   ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn)]
+    for i, ((name, shape, more), dtype) in enumerate(itertools.product(shapes, types)):
+        whole = dtype.name.startswith(("int", "uint"))
+        high = int(ml_dtypes.iinfo(dtype).max) if whole else 0
+        x_type = (F32, F16, BF16)[i % 3]
+        for op in ("QuantizeLinear", "DequantizeLinear"):
+            c = Case(f"{op.lower()}_{name}_{dtype.name}", "")
+            scale = (np.abs(c.f(*shape)) + F32(0.05)).astype(x_type)
+            zero = c.ints(0, high + 1, *shape).astype(dtype) if whole and i % 2 else None
+            if op == "QuantizeLinear":
+                x = c.f(3, 5, 7, dtype=x_type, scale=3)
+                extra = dict(more) if zero is not None else dict(more, output_dtype=int(helper.np_dtype_to_tensor_dtype(dtype)))
+            else:
+                x = c.ints(-high - 1 if dtype.name.startswith("int") else 0, high + 1, 3, 5, 7).astype(dtype) if whole else c.f(3, 5, 7, scale=2).astype(dtype)
+                extra = more
+            inputs = [x, scale, zero]
+            want = reference(op, inputs, **extra)
+            c.write(op, inputs, opset=25, out_types=(dtype if op == "QuantizeLinear" else x_type,), want=[want], **extra)
+
+
+GROUPS = (int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):

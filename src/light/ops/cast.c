@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "light/ops/move.h"
+#include "light/ops/small_float.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -47,35 +48,6 @@ static const struct {
     {TD_INT64, TD_BOOL, i64_bool},  {TD_INT32, TD_BOOL, i32_bool}, {TD_FLOAT, TD_BOOL, f32_bool},
 };
 
-/* --- floats that saturate or not */
-
-/* What lies beyond the largest value of a small float: from `over` on (or above it, if not `inclusive`: the tie rounds to
- * the even largest code) a value is out of range and becomes `code` with its sign. */
-typedef struct float_limit {
-    td_dtype dtype;
-    double over;
-    bool inclusive;
-    uint8_t code, sign;
-} float_limit;
-static const float_limit limits[] = {
-    {TD_FLOAT8E4M3FN, 464, false, 0x7f, 0x80},
-    {TD_FLOAT8E4M3FNUZ, 248, true, 0x80, 0},
-    {TD_FLOAT8E5M2, 61440, true, 0x7c, 0x80},
-    {TD_FLOAT8E5M2FNUZ, 61440, true, 0x80, 0},
-};
-
-static bool store_unsaturated(td_dtype to, void *out, int64_t i, double value) {
-    for (size_t k = 0; k < TD_COUNT(limits); k++) {
-        const float_limit *l = &limits[k];
-        if (l->dtype != to) continue;
-        double magnitude = fabs(value);
-        if (!(magnitude > l->over || (l->inclusive && magnitude == l->over))) return false;
-        ((uint8_t *)out)[i] = (uint8_t)(l->code | (signbit(value) ? l->sign : 0));
-        return true;
-    }
-    return false;
-}
-
 /* The power of two at or around |value|, as an exponent with bias 127; 0xff is NaN. */
 static uint8_t to_e8m0(double value, const cast_state *s) {
     int exponent;
@@ -105,8 +77,8 @@ static void store_double(const cast_state *s, td_tensor *out, int64_t i, double 
         ((uint8_t *)out->data)[i] = to_e8m0(value, s);
     } else if (s->to == TD_FLOAT4E2M1 && isnan(value)) {
         td_store_f64(s->to, out->data, i, -0.0); /* it has no NaN */
-    } else if (s->saturate || !store_unsaturated(s->to, out->data, i, value)) {
-        td_store_f64(s->to, out->data, i, value);
+    } else {
+        td_small_float_store(s->to, out->data, i, value, s->saturate);
     }
 }
 

@@ -1,0 +1,2 @@
+
+JÒ6s€tZuøêns¯me\ølár:ÕOòVñDíÆpýêþêÉî kžôVë²ôôj}kùlTfêdZ\jjd8mçlÔhéàäk‰u¹opKuuÅlUt3ht:tÎqkætæñFêïîá4ô¼j2ñ{ôðWEhlVl5k€h,Ú†^¾ßãgñhîÐgÜ¡m–oyquqÒlÂpHf	náòŽtBsuÑtí¹cØíïñ~ñDôÿìŠôÕó-àmÜnj½lm8[áik&×Dl%ivkÞß?d

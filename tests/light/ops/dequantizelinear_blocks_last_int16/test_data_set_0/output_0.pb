@@ -1,0 +1,2 @@
+
+JÒ*çÁnqÌmñwqhðÐpgmÝvað°ä­nhîÆtqzšòŠîÑMˆfRáÀèASÎi”dâìœq[thìÛmÅZåtrnúñæ5ë^áXlúç2tùr}ôBîiî×p8çôö6øçæõEoàhkuEíhn4mKêuîép¡Z]râgì‰iŸê3iùíaoŽlœ]âëDêéa*ehéhäÿç*òìñUð˜t²î´lÐpžñzlüqKlßasmÄgí¢löCòfonc+kjeÔmÃêdýâ

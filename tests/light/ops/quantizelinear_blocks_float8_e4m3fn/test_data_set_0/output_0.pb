@@ -1,0 +1,1 @@
+JiR;¼ÈRÝÓ¼ÃËÍdÎBÖZ9ÇÚ´?HèLÁIÕB¯OÑÅá\³ÍÏJºETDÈÁ9¼ÅJÙKTÝÂãÎLÃáSKÝÍÃÈÎAÙEÐŸOéÈÃÄÃÚOQEÈË3T=MÚKÀÖàIÃV2ÀS¼gDGÑcZ

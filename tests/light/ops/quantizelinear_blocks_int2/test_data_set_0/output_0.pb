@@ -1,0 +1,1 @@
+JV©ªiUVVYf™jZUifTheWSºeQh©

@@ -1,0 +1,1 @@
+J5xwxÑ|Hw%Wg·‚qucvw‡z~Gur÷ 0pgvw…xwA‡&‡w†‡7˜

@@ -1,0 +1,1 @@
+JiÏÎBQK!D=šSCKNÎIQHÄâÉWVM0ÎÅÅÆFÐÝNaêc0½G¼¹9DcoÁbOÍJÒ+É4ËÂ+FÂÆËÎÒÌaÖ]aØ8ØBÉÉÈ:BLMÜÒQÒÃQàÙ¿XºèäA;ÇÑeå_¸½¤KÁZX

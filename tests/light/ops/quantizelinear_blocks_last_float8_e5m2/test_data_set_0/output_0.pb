@@ -1,0 +1,1 @@
+JiюDб4JнTHAEебфEнднLхDе8Eц;нMKIпJдлGк6к8лигйSUQм╢ц1ф╬G©еAEнAOе?фйA?DдE=J╫╤юфKпх╫A27╦цIйMB╙╬дхB?Dдб@=ND╣L@бG

@@ -1,0 +1,1 @@
+JiйNWорнPулжямUядяпTQQоумKRSLUTUрдPIV6@ф<BЁ╨@D9BEбдD4дB8╪@/╦C1?╫EDеDH╬BBLанGцпиийEL═H©OG╥лDNйбнхн8х1G╩лCдHн

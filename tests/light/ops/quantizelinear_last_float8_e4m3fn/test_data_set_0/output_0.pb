@@ -1,0 +1,1 @@
+JiЮ?<╠iяGZ╛фсfпMх@йсЮKYFHHмZ@нч#ни`>?_аHяgн-Hл╪Y[S@амAв[яLJKцнрO/ги>\UхрUM╬пa2╬БK╚VАTрQ8*OиOTктYdирш╫╪LlMщ

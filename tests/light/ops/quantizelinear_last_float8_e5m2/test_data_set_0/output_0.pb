@@ -1,0 +1,1 @@
+Ji»≈√B«…<»≈≈I¡GH%=ÀOH∆2A≈L…ÀEEº∫EƒFFHBƒK…∆√»>¬ºDƒ»À≈¡>FƒF@G≈…« ¿G¿: LHC@B;LÀ∆»=»GIL…∆E»0B J≈:D?F∆≈ÃHD≈»∏OEΩ

@@ -1,0 +1,1 @@
+JVV'U©VešešišUYeZi¦YjUUfªY®

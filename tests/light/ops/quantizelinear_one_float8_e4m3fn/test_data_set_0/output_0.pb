@@ -1,0 +1,1 @@
+JiPзZVячаN]\йпQJпняTпьаGЮE°MS1тоBY[JJ╧шUST\Yьдш^HQякБHьAJн╥AсIPрпYAXAUсBMЁ]жчсха6JDэSьFXшXLX]уGQV^RырRтв╨п

@@ -1,0 +1,1 @@
+JiGÈLÀÉÃ>;DÊIKAÄÄFÄE¸FKJ¿ÅÉ¹ÇGEHÅÊÇJIFÇLCAIEÆÌ<¼ÈÉIJFDJ:±ÈHLÈLÃL<JÇMËHÈKD2ÈÂBÃÈAÈËKFÂCË:ÌÂÈÈDÇÇ¹JÊN8M¼E¿GJÁ

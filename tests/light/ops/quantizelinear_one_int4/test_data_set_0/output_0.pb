@@ -1,0 +1,1 @@
+J5'w†Òùp€q‡`wGwWwwˆgg÷ùwww'[wtwtæA÷xç‚(ˆw'w÷{wwrwGÖ

@@ -1,0 +1,1 @@
+Jiddhemcmka[ihngiggh`jljhgaghddhia_mhnmjaeh_ihd\njikffff]iaf`enkhciaqkseeofmdgiabhaicehifcifhdipedafj^nkdci
