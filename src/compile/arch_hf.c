@@ -93,6 +93,11 @@ static treadle_status get_activation(const config *c, const td_model *m, const c
     return unsupported(c, m, key, "silu, gelu, gelu_new, gelu_pytorch_tanh, quick_gelu, relu");
 }
 
+/* Weights that are packed in a way of their own have other names and shapes. */
+static treadle_status refuse_quantised(const config *c, const td_model *m) {
+    return find(c, "quantization_config") ? unsupported(c, m, "quantization_config", "none") : TREADLE_OK;
+}
+
 /* --- decoders */
 
 /* Older files: rope_theta and rope_scaling; newer ones: all in rope_parameters. */
@@ -136,6 +141,7 @@ treadle_status td_arch_read_hf_decoder(td_model *m, treadle_error *err) {
     const config c = {m->checkpoint->hf->config, "", err};
     int64_t hidden, ffn;
     double epsilon;
+    TD_TRY(refuse_quantised(&c, m));
     TD_TRY(get_int(&c, "hidden_size", 1, 1 << 20, -1, &hidden));
     TD_TRY(get_int(&c, "num_hidden_layers", 1, 4096, -1, &m->n_layers));
     TD_TRY(get_int(&c, "intermediate_size", 1, 1 << 24, -1, &ffn));
@@ -170,6 +176,7 @@ treadle_status td_arch_read_hf_decoder(td_model *m, treadle_error *err) {
 treadle_status td_arch_read_hf_speech(td_model *m, treadle_error *err) {
     const config c = {m->checkpoint->hf->config, "", err};
     int64_t *sizes = m->sizes;
+    TD_TRY(refuse_quantised(&c, m));
     TD_TRY(get_int(&c, "d_model", 1, 1 << 20, -1, &sizes[TD_SIZE_HIDDEN]));
     TD_TRY(get_int(&c, "num_mel_bins", 1, 4096, 80, &sizes[TD_SIZE_MELS]));
     TD_TRY(get_int(&c, "encoder_layers", 1, 4096, -1, &m->n_encoder_layers));

@@ -166,6 +166,29 @@ def test_shards_and_links():
         check_speech(folder, os.path.join(temp, "linked"))
 
 
+def test_run_from_cache():
+    """`treadle run` compiles a folder once; a change of any of its files is another model; a folder with graphs is run as it is."""
+    with testing.temp_dir() as temp:
+        folder = os.path.join(unpack(temp), "llama")
+        want = golden(folder)[0]
+        env = dict(os.environ, TREADLE_CACHE=os.path.join(temp, "cache"))
+
+        def run(path):
+            done = testing.treadle("run", path, "--ids", ",".join(map(str, want["prompts"][1])), "-n", len(want["greedy"][1]), "--json",
+                                   "--activations", "float", env=env)
+            testing.equal(done.returncode, 0, done.stderr)
+            testing.equal(json.loads(done.stdout)["results"][0]["token_ids"], want["greedy"][1])
+            return "(once)" in done.stderr
+
+        testing.equal([run(folder), run(folder), run(os.path.join(folder, "model.safetensors"))], [True, False, False])
+        with open(os.path.join(folder, "tokenizer_config.json"), "a", encoding="utf-8") as f:
+            f.write(" ")
+        testing.equal([run(folder), run(folder)], [True, False])
+        checkpoints.build(folder, os.path.join(temp, "out"))
+        shutil.copytree(os.path.join(temp, "out"), folder, dirs_exist_ok=True)
+        testing.equal(run(folder), False)
+
+
 def refused(source, out, *parts, code=3):
     run = testing.treadle("build", source, "-o", out)
     testing.equal(run.returncode, code, run.stderr)

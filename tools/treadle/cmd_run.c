@@ -279,9 +279,10 @@ const td_command td_command_run = {
     .arguments = "DIR|FILE.gguf|FILE.onnx [-p TEXT | -f FILE | --ids 1,2,3]",
     .summary = "give one answer to a prompt",
     .help =
-        "The model is a folder, a single .onnx file, or a GGUF file, which is compiled into the cache first. A model with a chat\n"
-        "template gets the prompt as a user's message. The answer is streamed to standard output; nothing else is printed there.\n"
-        "What no option says is as the model's config has it, else greedy; it ends at an end token or at the model's max_length.",
+        "The model is a folder, a single .onnx file, or a checkpoint (a GGUF file or a Hugging Face folder), which is compiled into\n"
+        "the cache first. A model with a chat template gets the prompt as a user's message. The answer is streamed to standard\n"
+        "output; nothing else is printed there. What no option says is as the model's config has it, else greedy; it ends at an\n"
+        "end token or at the model's max_length.",
     .options = run_options,
     .n_options = TD_COUNT(run_options),
     .args_bytes = sizeof(run_args),

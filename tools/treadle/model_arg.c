@@ -1,4 +1,4 @@
-/* tools/treadle/model_arg.c - from a path on the command line to an open model. A GGUF file is compiled into the cache once
+/* tools/treadle/model_arg.c - from a path on the command line to an open model. A checkpoint is compiled into the cache once
  * (key: its content), in a folder of its own that is renamed into place, so that two processes may race. */
 #include "command.h"
 
@@ -62,16 +62,38 @@ static int out_of_memory(void) {
     return EXIT_RUN;
 }
 
-/* The key of a file's content: its size, and a hash of all its bytes. */
-static int content_key(const char *path, char out[40]) {
+/* The key of some content: its size, and a hash of all its bytes. */
+typedef struct content {
+    uint64_t hash, bytes;
+} content;
+
+static int add_content(const char *path, content *c) {
     treadle_error error = {0};
     td_mmap map;
 
     if (td_mmap_open(path, &map, &error) != TREADLE_OK) return td_report(&error);
-    uint64_t a = td_hash(map.data, map.n, 0);
-    snprintf(out, 40, "%016llx-%llx", (unsigned long long)a, (unsigned long long)map.n);
+    c->hash = td_hash(map.data, map.n, c->hash);
+    c->bytes += map.n;
     td_mmap_close(&map);
     return EXIT_OK;
+}
+
+/* Of a folder: of the files in it, in order of their names, which count too. Its sub-folders hold other things. */
+static int add_folder(const char *path, td_arena *arena, content *c) {
+    treadle_error error = {0};
+    char **names;
+    size_t n;
+    int code = EXIT_OK;
+
+    if (td_list_dir(arena, path, &names, &n, &error) != TREADLE_OK) return td_report(&error);
+    for (size_t i = 0; i < n && code == EXIT_OK; i++) {
+        char *file = td_path_join(arena, path, names[i]);
+        if (!file) return out_of_memory();
+        if (!td_path_is_file(file)) continue;
+        c->hash = td_hash(names[i], strlen(names[i]), c->hash);
+        code = add_content(file, c);
+    }
+    return code;
 }
 
 static bool is_compiled(td_arena *arena, const char *folder) {
@@ -97,10 +119,10 @@ static int compile_into_cache(const td_model_args *args, const char *given, td_a
     return EXIT_RUN;
 }
 
-/* The folder that a GGUF file is compiled into; made now if it is not there. */
+/* The folder that a checkpoint is compiled into; made now if it is not there. */
 static int compiled_folder(const td_model_args *args, const char *given, td_arena *arena, char **out) {
     treadle_error error = {0};
-    char key[40];
+    content key = {0};
     const char *cache = td_cache_dir(arena);
 
     if (!cache) {
@@ -110,15 +132,30 @@ static int compiled_folder(const td_model_args *args, const char *given, td_aren
             given);
         return EXIT_MODEL;
     }
-    int code = content_key(given, key);
+    int code = td_path_is_dir(given) ? add_folder(given, arena, &key) : add_content(given, &key);
     if (code != EXIT_OK) return code;
     char *parent = td_arena_printf(arena, "%s/models", cache);
-    *out = parent ? td_arena_printf(arena, "%s/%s-v%s", parent, key, treadle_version()) : NULL;
+    *out = parent ? td_arena_printf(arena, "%s/%016llx-%llx-v%s", parent, (unsigned long long)key.hash,
+                                    (unsigned long long)key.bytes, treadle_version())
+                  : NULL;
     if (!*out) return out_of_memory();
     if (is_compiled(arena, *out)) return EXIT_OK;
     if (td_make_dirs(parent, &error) != TREADLE_OK) return td_report(&error);
     if (!args->quiet) fprintf(stderr, "treadle: compiling %s into %s (once)\n", given, *out);
     return compile_into_cache(args, given, arena, *out);
+}
+
+/* A checkpoint, and no folder that can be run as it is. */
+static bool needs_compiling(const char *path, td_arena *arena) {
+    char **names;
+    size_t n;
+    if (!treadle_compile_knows(path)) return false;
+    if (td_path_is_file(path)) return true;
+    if (td_list_dir(arena, path, &names, &n, NULL) != TREADLE_OK) return false;
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], "genai_config.json") == 0 || td_str_ends(td_str_from(names[i]), TD_STR(".onnx")))
+            return false;
+    return true;
 }
 
 static int parse_setting(td_arena *arena, const char *text, treadle_setting *out) {
@@ -195,7 +232,11 @@ int td_model_source_get(const td_model_args *args, const char *given, td_arena *
         fprintf(stderr, "treadle: %s: there is no such file\n", given);
         return EXIT_MODEL;
     }
-    if (td_path_is_file(given) && treadle_compile_knows(given)) return compiled_folder(args, given, arena, &out->path);
+    td_str name = td_str_from(given);
+    bool part = td_str_ends(name, TD_STR(".json")) || td_str_ends(name, TD_STR(".safetensors")); /* of a folder */
+    if (part && treadle_compile_knows(given)) given = td_path_dir(arena, given);
+    if (!given) return out_of_memory();
+    if (needs_compiling(given, arena)) return compiled_folder(args, given, arena, &out->path);
     return EXIT_OK;
 }
 
