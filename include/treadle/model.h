@@ -69,6 +69,12 @@ TREADLE_API void treadle_model_get_info(const treadle_model *model, treadle_mode
 /* Tokenizer and template of the model, never NULL; lives as long as the model. */
 TREADLE_API const treadle_text *treadle_model_text(const treadle_model *model);
 
+/* The engines of this build as JSON (treadle_free): [{"engine", "error"} or {"engine", "library", "version", "providers": [names],
+ * "devices": [{"provider", "type": "cpu|gpu|npu", "name", "vendor_id", "device_id"}]}, ...]. Options NULL: defaults; they say where
+ * ONNX Runtime and its plugin providers are. An engine that is not there on this machine has "error" with the reason. */
+TREADLE_API treadle_status treadle_engines_list(const treadle_model_options *options, char **out_json,
+                                                treadle_error *error);
+
 /* --- looking at a folder without loading weights. A report holds the messages of one check. */
 
 typedef enum treadle_message_level {

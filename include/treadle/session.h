@@ -28,6 +28,15 @@ typedef struct treadle_session_options {
     bool profile;                    /* time every node. Default: false */
     const char *skip_passes;         /* comma-separated names of rewrites to leave out, or NULL (default) */
     const char *pack_dir;            /* folder of the packed-weights cache; NULL (default): pack in memory */
+    const char *engine;              /* "light" (default, also NULL) or "ort", ONNX Runtime */
+    /* For ort only, each NULL by default. */
+    const char *ort_library;      /* libonnxruntime.so; NULL: $TREADLE_ORT_LIB, else the standard names */
+    const char *provider;         /* execution provider, "CUDA" or "CUDAExecutionProvider"; NULL: the CPU's */
+    const char *provider_options; /* JSON object of names and values */
+    const char *session_options;  /* likewise: graph_optimization_level, ..., and ONNX Runtime's config entries */
+    const char *run_options;      /* likewise */
+    const char *const *provider_libraries; /* plugin execution providers, "NAME=PATH" each, the path absolute */
+    size_t n_provider_libraries;
 } treadle_session_options;
 TREADLE_API void treadle_session_options_init(treadle_session_options *options);
 

@@ -12,7 +12,8 @@
     } while (0)
 
 /* Ranges of what models and sessions have in common. */
-treadle_status td_api_engine_options(int32_t n_threads, treadle_activations activations, treadle_error *error);
+treadle_status td_api_engine_options(const char *engine, int32_t n_threads, treadle_activations activations,
+                                     treadle_error *error);
 
 /* Copies an options struct of the caller's size over the defaults in `out`. */
 treadle_status td_api_options(const void *options, void *out, size_t size, const char *init, treadle_error *error);

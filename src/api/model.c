@@ -15,7 +15,7 @@ static treadle_status read_options(const treadle_model_options *options, treadle
                                    treadle_error *error) {
     treadle_model_options_init(out);
     TD_TRY(td_api_options(options, out, sizeof *out, "treadle_model_options_init", error));
-    TD_TRY(td_api_engine_options(out->n_threads, out->activations, error));
+    TD_TRY(td_api_engine_options(out->engine, out->n_threads, out->activations, error));
     for (size_t i = 0; i < out->n_settings; i++)
         if (!out->settings || !out->settings[i].pointer || !out->settings[i].value)
             return td_fail(error, TREADLE_INVALID_ARGUMENT, "setting %zu has no pointer or no value", i);
@@ -55,6 +55,46 @@ void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
     size_t size = out->struct_size;
     info.struct_size = size;
     memcpy(out, &info, TD_MIN(size, sizeof info));
+}
+
+static treadle_status write_engines(const treadle_model_options *o, td_json_writer *w, treadle_error *error) {
+    td_engine_options options = {
+        .library = o->ort_library,
+        .provider_libraries = o->provider_libraries,
+        .n_provider_libraries = o->n_provider_libraries,
+    };
+    td_json_begin_array(w);
+    for (size_t i = 0; i < td_engine_count(); i++) {
+        const td_engine *engine = td_engine_at(i);
+        treadle_error why = {0};
+        td_json_begin_object(w);
+        td_json_key(w, "engine");
+        td_json_write_text(w, engine->name);
+        treadle_status status = engine->describe(&options, w, &why);
+        if (status == TREADLE_OUT_OF_MEMORY) return td_fail_memory(error, "a list of engines", 0);
+        if (status != TREADLE_OK) {
+            char text[sizeof why];
+            treadle_error_format(&why, text, sizeof text);
+            td_json_key(w, "error");
+            td_json_write_text(w, text);
+        }
+        td_json_end_object(w);
+    }
+    td_json_end_array(w);
+    return TREADLE_OK;
+}
+
+treadle_status treadle_engines_list(const treadle_model_options *options, char **out_json, treadle_error *error) {
+    treadle_model_options o;
+    TD_NEED(out_json);
+    TD_TRY(read_options(options, &o, error));
+    td_buf text = {0};
+    td_json_writer w;
+    td_json_writer_init(&w, &text, 1);
+    treadle_status status = write_engines(&o, &w, error);
+    if (status == TREADLE_OK) return td_api_take_text(&text, out_json, NULL, error);
+    td_buf_free(&text);
+    return status;
 }
 
 const treadle_text *treadle_model_text(const treadle_model *model) { return model ? model->text : NULL; }

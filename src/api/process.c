@@ -53,7 +53,10 @@ treadle_status td_api_options(const void *options, void *out, size_t size, const
     return TREADLE_OK;
 }
 
-treadle_status td_api_engine_options(int32_t n_threads, treadle_activations activations, treadle_error *error) {
+treadle_status td_api_engine_options(const char *engine, int32_t n_threads, treadle_activations activations,
+                                     treadle_error *error) {
+    if (engine && !td_engine_find(td_str_from(engine)))
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected the engine light or ort, found \"%.200s\"", engine);
     if (n_threads < 0 || n_threads > 1024)
         return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected n_threads from 0 to 1024, found %d", (int)n_threads);
     if ((int)activations < TREADLE_ACTIVATIONS_AUTO || (int)activations > TREADLE_ACTIVATIONS_INT8)

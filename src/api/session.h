@@ -5,15 +5,17 @@
 #include <pthread.h>
 
 #include "api/api.h"
-#include "light/light.h"
+#include "engine/engine.h"
 
 struct treadle_session {
-    td_light *light;
-    td_arena arena; /* names as C strings */
+    const td_engine *engine;
+    td_session *session;
+    td_signature *signature;
+    td_arena arena; /* names as C strings, options */
     treadle_port *inputs, *outputs;
     size_t n_inputs, n_outputs;
     pthread_mutex_t lock; /* guards idle */
-    td_light_ctx *idle;   /* a context that no run uses, also the latest one's profile; NULL: none */
+    td_session_ctx *idle; /* a context that no run uses, also the latest one's profile; NULL: none */
 };
 
 #endif

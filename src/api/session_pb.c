@@ -44,8 +44,8 @@ static td_onnx_value_kind file_kind(td_onnx_type_kind kind) {
 }
 
 /* What the graph declares under the port's name. */
-static td_onnx_value_kind declared_kind(const td_light *light, bool is_input, td_str name) {
-    const td_onnx_graph *graph = &td_light_model(light)->graph;
+static td_onnx_value_kind declared_kind(const td_signature *signature, bool is_input, td_str name) {
+    const td_onnx_graph *graph = &signature->model->graph;
     const td_onnx_value_info *infos = is_input ? graph->inputs : graph->outputs;
     size_t n = is_input ? graph->n_inputs : graph->n_outputs;
     for (size_t i = 0; i < n; i++)
@@ -58,11 +58,11 @@ treadle_status treadle_session_read_pb(const treadle_session *session, bool is_i
     TD_NEED(session);
     TD_NEED(path);
     TD_NEED(out);
-    const td_light *light = session->light;
-    size_t n_ports = is_input ? td_light_n_inputs(light) : td_light_n_outputs(light), n = 0;
+    const td_signature *signature = session->signature;
+    size_t n_ports = is_input ? signature->n_inputs : signature->n_outputs, n = 0;
     if (index >= n_ports)
         return td_fail(error, TREADLE_INVALID_ARGUMENT, "index %zu, expected less than %zu", index, n_ports);
-    const td_light_port *port = is_input ? td_light_input(light, index) : td_light_output(light, index);
+    const td_light_port *port = is_input ? &signature->inputs[index] : &signature->outputs[index];
     char *bytes = NULL;
     td_arena arena;
     td_onnx_value file;
@@ -70,7 +70,7 @@ treadle_status treadle_session_read_pb(const treadle_session *session, bool is_i
     TD_TRY(td_file_read(path, PB_MAX_BYTES, &bytes, &n, error));
     td_arena_init(&arena);
     treadle_status status =
-        td_onnx_parse_value(bytes, n, declared_kind(light, is_input, port->name), &arena, &file, error);
+        td_onnx_parse_value(bytes, n, declared_kind(signature, is_input, port->name), &arena, &file, error);
     if (status == TREADLE_OK) status = copy_value(&file, &value, error);
     td_arena_free(&arena);
     td_free(bytes);

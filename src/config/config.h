@@ -260,9 +260,11 @@ typedef struct td_config_options {
     size_t n_settings;
     const char *const *plugin_dirs; /* folders whose libraries may be loaded. None: no plugins */
     size_t n_plugin_dirs;
-    /* The execution providers of an engine, NULL-terminated; NULL: the engine itself is missing. Asked only if a session wants
-     * more than light on the CPU. No function: there is no other engine. */
-    const char *const *(*list_providers)(td_engine_kind engine, void *context);
+    /* The host's engine for all sessions, whatever they say. NULL: none */
+    const char *engine;
+    /* The execution providers of an engine, NULL-terminated; NULL: the engine itself is missing, *why (in memory that outlives
+     * the messages) says why. Asked only if a session wants more than light on the CPU. No function: there is no other engine. */
+    const char *const *(*list_providers)(td_engine_kind engine, void *context, const char **why);
     void *context;
 } td_config_options;
 

@@ -75,19 +75,23 @@ static const char *find_provider(const char *const *list, td_str wanted) {
     return NULL;
 }
 
-/* A provider other than the CPU's implies the engine that has providers. Version 1 files name the machine that they were made
- * for: on another one they run on the CPU, which is said. */
+/* A provider other than the CPU's implies the engine that has providers; the host's word wins over both. Version 1 files name the
+ * machine that they were made for: on another one they run on the CPU, which is said. */
 static void find_engine(const td_config *c, td_config_session *s, const td_config_options *options, td_messages *m) {
     static const char *const cpu_only[] = {"CPUExecutionProvider", NULL};
     const td_json *engine = td_json_get(s->json, "engine"), *provider = td_json_get(s->json, "execution_provider");
     td_str wanted = td_json_string_or(s->json, "execution_provider", "CPUExecutionProvider");
     bool cpu = same_provider(wanted, TD_STR("cpu"));
     td_engine_kind implied = cpu ? TD_ENGINE_LIGHT : TD_ENGINE_ORT;
-    s->engine = (td_engine_kind)td_read_word(s->json, "engine", td_engine_words, (int)implied);
-    if (cpu && s->engine == TD_ENGINE_LIGHT) return;
+    int forced = options && options->engine ? td_words_find(td_engine_words, td_str_from(options->engine)) : -1;
+    s->engine = forced >= 0 ? (td_engine_kind)forced
+                            : (td_engine_kind)td_read_word(s->json, "engine", td_engine_words, (int)implied);
+    if (s->engine == TD_ENGINE_LIGHT && (cpu || forced >= 0)) return;
+    if (cpu && forced >= 0) return; /* what is wrong with it is said where it is opened */
     const char *const *list = cpu_only;
+    const char *why = NULL;
     if (s->engine != TD_ENGINE_LIGHT)
-        list = options && options->list_providers ? options->list_providers(s->engine, options->context) : NULL;
+        list = options && options->list_providers ? options->list_providers(s->engine, options->context, &why) : NULL;
     const char *found = find_provider(list, wanted);
     if (found) {
         if (!cpu) s->provider = td_str_from(found);
@@ -96,17 +100,18 @@ static void find_engine(const td_config *c, td_config_session *s, const td_confi
     bool hint = c->version == 1;
     if (cpu) {
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, engine),
-                        "engine \"%s\" is not available (available: light)", td_engine_words[s->engine]);
+                        "engine \"%s\" is not available (available: light)%s%s", td_engine_words[s->engine],
+                        why ? ": " : "", why ? why : "");
         return;
     }
     const char *names = td_words_join(m->arena, list ? list : cpu_only);
     if (!names) m->failed = true;
     else
         td_messages_add(m, hint ? TREADLE_MESSAGE_WARNING : TREADLE_MESSAGE_ERROR, td_read_at(m, provider),
-                        "execution provider \"%.*s\" is not available (available: %s)%s",
-                        (int)TD_MIN(wanted.n, (size_t)200), wanted.p, names,
+                        "execution provider \"%.*s\" is not available (available: %s)%s%s%s",
+                        (int)TD_MIN(wanted.n, (size_t)200), wanted.p, names, why ? ": " : "", why ? why : "",
                         hint ? "; the session runs on the CPU" : "");
-    if (hint) s->engine = TD_ENGINE_LIGHT;
+    if (hint && forced < 0) s->engine = TD_ENGINE_LIGHT;
 }
 
 static bool read_session(td_config *c, const td_json *v, td_config_session *s, const td_config_options *options,

@@ -60,8 +60,10 @@ typedef struct td_engine_options {
 typedef struct td_engine {
     const char *name;
     unsigned capabilities;
-    /* Whether sessions with these options can be opened on this machine: libraries are there, the provider is known. */
-    treadle_status (*check)(const td_engine_options *options, treadle_error *err);
+    /* The execution providers that sessions can name on this machine, NULL-terminated, in the arena. Fails where the engine itself
+     * is not there. Only what options say of libraries counts. */
+    treadle_status (*providers)(const td_engine_options *options, td_arena *arena, const char *const **out,
+                                treadle_error *err);
     treadle_status (*open)(const char *path, const td_engine_options *options, td_session **out, treadle_error *err);
     void (*close)(td_session *session);
     size_t (*n_inputs)(const td_session *session);
@@ -100,7 +102,7 @@ typedef struct td_engine_wish {
 
 /* The engine of one session and the options to open it with: the host's choice (base->engine) wins over the config's; a provider
  * other than the CPU's implies ort. A host that forces light drops the provider. out_options borrows from base and wish.
- * TREADLE_CONFIG: no engine of that name. Does not say whether the engine works here: td_engine.check does. */
+ * TREADLE_CONFIG: no engine of that name. Does not say whether the engine works here: td_engine.providers does. */
 treadle_status td_engine_for_session(const td_engine_options *base, const td_engine_wish *wish,
                                      const td_engine **out_engine, td_engine_options *out_options, treadle_error *err);
 

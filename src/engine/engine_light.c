@@ -6,11 +6,12 @@ static const td_light *light_of(const td_session *session) { return (const td_li
 
 static td_light_ctx *ctx_of(td_session_ctx *ctx) { return (td_light_ctx *)(void *)ctx; }
 
-static treadle_status light_check(const td_engine_options *options, treadle_error *err) {
-    if (td_engine_is_cpu_provider(options->provider)) return TREADLE_OK;
-    return td_fail(err, TREADLE_CONFIG,
-                   "execution provider \"%.*s\" is not available to the engine light (available: CPUExecutionProvider)",
-                   (int)TD_MIN(options->provider.n, (size_t)200), options->provider.p);
+static treadle_status light_providers(const td_engine_options *options, td_arena *arena, const char *const **out,
+                                      treadle_error *err) {
+    static const char *const names[] = {"CPUExecutionProvider", NULL};
+    (void)options, (void)arena, (void)err;
+    *out = names;
+    return TREADLE_OK;
 }
 
 static treadle_status light_open(const char *path, const td_engine_options *options, td_session **out,
@@ -109,7 +110,7 @@ static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
 const td_engine td_engine_light = {
     .name = "light",
     .capabilities = TD_ENGINE_ALIASES | TD_ENGINE_CONCURRENT,
-    .check = light_check,
+    .providers = light_providers,
     .open = light_open,
     .close = light_close,
     .n_inputs = light_n_inputs,

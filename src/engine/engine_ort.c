@@ -44,10 +44,11 @@ static ort_ctx *ctx_of(td_session_ctx *ctx) { return (ort_ctx *)(void *)ctx; }
 
 /* --- opening */
 
-static treadle_status engine_check(const td_engine_options *options, treadle_error *err) {
+static treadle_status engine_providers(const td_engine_options *options, td_arena *arena, const char *const **out,
+                                       treadle_error *err) {
     td_ort *ort = NULL;
     TD_TRY(td_ort_open(options, &ort, err));
-    treadle_status status = td_ort_append_provider(ort, options, NULL, err);
+    treadle_status status = td_ort_provider_names(ort, arena, out, err);
     td_ort_release(ort);
     return status;
 }
@@ -442,7 +443,7 @@ static treadle_status engine_describe(const td_engine_options *options, td_json_
 const td_engine td_engine_ort = {
     .name = "ort",
     .capabilities = TD_ENGINE_CONCURRENT | TD_ENGINE_DEVICE,
-    .check = engine_check,
+    .providers = engine_providers,
     .open = engine_open,
     .close = engine_close,
     .n_inputs = engine_n_inputs,

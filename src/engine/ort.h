@@ -58,9 +58,11 @@ treadle_status td_ort_run_options(const td_ort *ort, const td_json *given, OrtRu
 
 /* --- providers */
 
-/* Appends the provider to session options (NULL: only looks whether it is there). *out_cpu: it is the CPU's. */
+/* Appends the provider to session options; the CPU's is always there. TREADLE_CONFIG: there is no such provider, or it refuses. */
 treadle_status td_ort_append_provider(const td_ort *ort, const td_engine_options *options, OrtSessionOptions *session,
                                       treadle_error *err);
+/* Built-in providers and those of plugin libraries, NULL-terminated. */
+treadle_status td_ort_provider_names(const td_ort *ort, td_arena *arena, const char *const **out, treadle_error *err);
 treadle_status td_ort_register_libraries(const td_ort *ort, const td_engine_options *options, treadle_error *err);
 treadle_status td_ort_list_devices(const td_ort *ort, td_json_writer *w, treadle_error *err);
 

@@ -108,18 +108,38 @@ static const char *new_name(const td_ort *ort, const provider_list *list, size_t
     return name;
 }
 
-static treadle_status not_available(const td_ort *ort, const provider_list *list, td_str name, treadle_error *err) {
-    enum { MOST = 64 };
-    const char *known[MOST];
-    size_t n = 0;
-    td_buf text = {0};
-    char given[128];
-    for (int i = 0; i < list->n && n < MOST; i++) known[n++] = list->names[i];
-    for (size_t i = 0; i < list->n_devices && n < MOST; i++) {
-        const char *other = new_name(ort, list, i);
-        if (other) known[n++] = other;
+/* All names, NULL-terminated. */
+static treadle_status list_names(const td_ort *ort, const provider_list *list, td_arena *arena, const char *const **out,
+                                 treadle_error *err) {
+    size_t n = 0, most = (size_t)list->n + list->n_devices + 1;
+    const char **names = TD_ARENA_ARRAY(arena, const char *, most);
+    bool ok = names != NULL;
+    for (int i = 0; ok && i < list->n; i++) ok = (names[n++] = td_arena_strdup(arena, list->names[i])) != NULL;
+    for (size_t i = 0; ok && i < list->n_devices; i++) {
+        const char *name = new_name(ort, list, i);
+        if (name) ok = (names[n++] = td_arena_strdup(arena, name)) != NULL;
     }
-    for (size_t i = 0; i < n; i++) td_buf_printf(&text, "%s%s", i ? ", " : "", known[i]);
+    if (!ok) return td_fail_memory(err, "names of providers", most * sizeof *names);
+    *out = names;
+    return TREADLE_OK;
+}
+
+treadle_status td_ort_provider_names(const td_ort *ort, td_arena *arena, const char *const **out, treadle_error *err) {
+    provider_list list;
+    TD_TRY(list_open(ort, &list, err));
+    treadle_status status = list_names(ort, &list, arena, out, err);
+    list_close(ort, &list);
+    return status;
+}
+
+static treadle_status not_available(const td_ort *ort, const provider_list *list, td_str name, td_arena *arena,
+                                    treadle_error *err) {
+    const char *const *known;
+    td_buf text = {0};
+    size_t n = 0;
+    char given[128];
+    TD_TRY(list_names(ort, list, arena, &known, err));
+    for (; known[n]; n++) td_buf_printf(&text, "%s%s", n ? ", " : "", known[n]);
     snprintf(given, sizeof given, "%.*s", (int)TD_MIN(name.n, sizeof given - 1), name.p);
     (void)td_fail(err, TREADLE_CONFIG, "execution provider \"%s\" is not available (available: %s)", given,
                   text.p ? text.p : "");
@@ -210,9 +230,8 @@ static treadle_status append(const td_ort *ort, const td_engine_options *options
         if (filter && find_device(ort, list, options->provider, NULL))
             return td_fail(err, TREADLE_CONFIG, "provider_options: no device of \"%.*s\" fits %s",
                            (int)TD_MIN(options->provider.n, (size_t)128), options->provider.p, filter_key);
-        return not_available(ort, list, options->provider, err);
+        return not_available(ort, list, options->provider, arena, err);
     }
-    if (!so) return TREADLE_OK;
     if (full) return append_built_in(ort, full, so, &pairs, err);
     size_t n = 0;
     for (size_t i = 0; i < pairs.n; i++) {
@@ -266,21 +285,15 @@ static void write_text(td_json_writer *w, const char *key, const char *text) {
     td_json_write_text(w, text ? text : "");
 }
 
-treadle_status td_ort_list_devices(const td_ort *ort, td_json_writer *w, treadle_error *err) {
-    provider_list list;
-    TD_TRY(list_open(ort, &list, err));
+static void write_lists(const td_ort *ort, const provider_list *list, const char *const *names, td_json_writer *w) {
     td_json_key(w, "providers");
     td_json_begin_array(w);
-    for (int i = 0; i < list.n; i++) td_json_write_text(w, list.names[i]);
-    for (size_t i = 0; i < list.n_devices; i++) {
-        const char *name = new_name(ort, &list, i);
-        if (name) td_json_write_text(w, name);
-    }
+    for (size_t i = 0; names[i]; i++) td_json_write_text(w, names[i]);
     td_json_end_array(w);
     td_json_key(w, "devices");
     td_json_begin_array(w);
-    for (size_t i = 0; i < list.n_devices; i++) {
-        const OrtEpDevice *device = list.devices[i];
+    for (size_t i = 0; i < list->n_devices; i++) {
+        const OrtEpDevice *device = list->devices[i];
         const OrtHardwareDevice *hardware = ort->api.EpDevice_Device(device);
         td_json_begin_object(w);
         write_text(w, "provider", ort->api.EpDevice_EpName(device));
@@ -293,6 +306,16 @@ treadle_status td_ort_list_devices(const td_ort *ort, td_json_writer *w, treadle
         td_json_end_object(w);
     }
     td_json_end_array(w);
+}
+
+treadle_status td_ort_list_devices(const td_ort *ort, td_json_writer *w, treadle_error *err) {
+    provider_list list;
+    td_arena arena = {0};
+    const char *const *names;
+    TD_TRY(list_open(ort, &list, err));
+    treadle_status status = list_names(ort, &list, &arena, &names, err);
+    if (status == TREADLE_OK) write_lists(ort, &list, names, w);
+    td_arena_free(&arena);
     list_close(ort, &list);
-    return TREADLE_OK;
+    return status;
 }

@@ -6,6 +6,41 @@
 
 #include <stdio.h>
 
+static td_engine_options engine_options(const treadle_model_options *options) {
+    return (td_engine_options){
+        .engine = options->engine,
+        .n_threads = options->n_threads,
+        .no_passes = options->no_passes,
+        .profile = options->profile,
+        .activations = (td_activations)options->activations,
+        .pack_dir = options->pack_dir,
+        .library = options->ort_library,
+        .provider_libraries = options->provider_libraries,
+        .n_provider_libraries = options->n_provider_libraries,
+    };
+}
+
+/* What an engine offers, asked once. */
+typedef struct provider_lists {
+    td_engine_options options;
+    td_arena *arena;
+    bool asked[TD_ENGINE_ORT + 1];
+    const char *const *names[TD_ENGINE_ORT + 1];
+    const char *why[TD_ENGINE_ORT + 1];
+} provider_lists;
+
+static const char *const *list_providers(td_engine_kind kind, void *context, const char **why) {
+    provider_lists *lists = context;
+    const td_engine *engine = td_engine_find(td_str_from(td_engine_words[kind]));
+    treadle_error problem = {0};
+    if (!lists->asked[kind] && engine &&
+        engine->providers(&lists->options, lists->arena, &lists->names[kind], &problem) != TREADLE_OK)
+        lists->why[kind] = td_arena_strdup(lists->arena, problem.message);
+    lists->asked[kind] = true;
+    *why = lists->why[kind];
+    return lists->names[kind];
+}
+
 /* Nothing in a config may name a thing that the machine lacks without its being said before weights are read. */
 treadle_status td_model_examine(const char *path, const treadle_model_options *options, treadle_model **out,
                                 treadle_error *err) {
@@ -13,8 +48,15 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
     if (!m) return td_fail_memory(err, "a model", sizeof *m);
     td_arena_init(&m->arena);
     td_messages_init(&m->messages, &m->arena);
+    provider_lists lists = {.options = engine_options(options), .arena = &m->arena};
     td_config_options config = {
-        .strict = options->strict, .settings = options->settings, .n_settings = options->n_settings};
+        .strict = options->strict,
+        .settings = options->settings,
+        .n_settings = options->n_settings,
+        .engine = options->engine,
+        .list_providers = list_providers,
+        .context = &lists,
+    };
     treadle_status status = td_model_files_open(path, &m->arena, &m->files, err);
     if (status == TREADLE_OK) status = td_config_load(&m->files, &config, &m->messages, &m->config, err);
     if (status == TREADLE_OK) status = td_plan_build(m->config, &m->messages, &m->plan, err);
@@ -46,17 +88,7 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
                              treadle_error *err) {
     treadle_model *m = NULL;
     TD_TRY(td_model_examine(path, options, &m, err));
-    td_engine_options engine = {
-        .engine = options->engine,
-        .library = options->ort_library,
-        .provider_libraries = options->provider_libraries,
-        .n_provider_libraries = options->n_provider_libraries,
-        .n_threads = options->n_threads,
-        .no_passes = options->no_passes,
-        .activations = (td_activations)options->activations,
-        .pack_dir = options->pack_dir,
-        .profile = options->profile,
-    };
+    td_engine_options engine = engine_options(options);
     treadle_status status = td_messages_status(&m->messages, err);
     if (status == TREADLE_OK) status = td_runtime_open(m->plan, &engine, &m->runtime, err);
     if (status != TREADLE_OK) {

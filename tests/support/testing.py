@@ -11,6 +11,7 @@
 Each function test_* is one test. A failed check (testing.equal, a plain assert, any exception) ends that test only.
 Closing line and exit codes are those of test.h; arguments select tests by substring.
 """
+import glob
 import json
 import os
 import re
@@ -65,6 +66,16 @@ def model(path):
         assert not _must_exist(), f"{full}: not found; scripts/fetch-model and scripts/fetch-onnx-suite get it"
         skip(f"{full} is not fetched")
     return full
+
+
+def ort_library():
+    """ONNX Runtime's library: TREADLE_ORT_LIB, else that of the tests' Python packages; skips if missing, fails where it must be there."""
+    named = os.environ.get("TREADLE_ORT_LIB")
+    found = [named] if named else glob.glob(source(".venv/lib/python3*/site-packages/onnxruntime/capi/libonnxruntime.so.*"))
+    if not found:
+        assert not _must_exist(), "libonnxruntime.so: not found; scripts/setup installs it"
+        skip("no libonnxruntime.so (TREADLE_ORT_LIB, or scripts/setup)")
+    return found[0]
 
 
 def source(path):

@@ -311,6 +311,10 @@ static int conformance_run(void *given, char **positional, size_t n_positional) 
         if (code != EXIT_OK) break;
         c.options.n_threads = source.options.n_threads;
         c.options.activations = source.options.activations;
+        c.options.engine = source.options.engine;
+        c.options.ort_library = source.options.ort_library;
+        c.options.provider_libraries = source.options.provider_libraries;
+        c.options.n_provider_libraries = source.options.n_provider_libraries;
         c.options.no_passes = source.options.no_passes || (c.args->passes && strcmp(c.args->passes, "none") == 0);
         walk(&c, positional[i], 0);
     }
