@@ -260,7 +260,7 @@ static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_erro
         if (ctx->program->skip[i] || !b->to.data || b->direct) continue;
         b->from = ctx->values[g->outputs[i]].tensor;
         int32_t owner = ctx->places[g->outputs[i]].owner;
-        bool foreign = owner == TD_NO_VALUE || ctx->program->defined[owner] < 0;
+        bool foreign = owner < 0 || ctx->program->defined[owner] < 0;
         if (n_deferred > 1 && foreign && !is_bound_to(&b->from, b)) TD_TRY(save_foreign(ctx, &b->from, err));
     }
     for (size_t i = 0; i < g->n_outputs; i++) {

@@ -187,9 +187,10 @@ const td_value *td_body_result(const td_body_run *b, size_t k) {
 
 static treadle_status copy_value(td_body_run *b, const td_value *from, td_value *to, td_hold *hold) {
     size_t bytes;
+    *to = (td_value){.kind = TD_VALUE_NONE};
     if (from->tensor.dtype == TD_STRING) { /* with the bytes that they point to */
-        hold->owns = true;
-        return td_value_copy(to, from) ? TREADLE_OK : td_fail_memory(b->caller->err, "a loop's value", 0);
+        hold->owns = td_value_copy(to, from);
+        return hold->owns ? TREADLE_OK : td_fail_memory(b->caller->err, "a loop's value", 0);
     }
     hold->block = td_tensor_bytes(&from->tensor, &bytes) ? td_blocks_take(&b->ctx->blocks, bytes) : NULL;
     if (!hold->block) return td_fail_memory(b->caller->err, "a loop's value", bytes);
@@ -214,7 +215,7 @@ static treadle_status take(td_body_run *b, size_t k, td_value *to, td_hold *hold
         hold->owns = true;
         return TREADLE_OK;
     }
-    if (owner == TD_NO_VALUE && !v->tensor.buffer) return copy_value(b, v, to, hold);
+    if (owner < 0 && !v->tensor.buffer) return copy_value(b, v, to, hold);
     td_buffer *buffer = v->tensor.buffer ? v->tensor.buffer : ctx->values[owner].tensor.buffer;
     to->tensor.buffer = td_buffer_retain(buffer);
     hold->owns = buffer != NULL;
@@ -265,10 +266,12 @@ static void lend(td_run *r, size_t i, const td_value *from) {
 }
 
 /* Memory of the node's own inputs lasts as long as liveness says, which knows of it only if it may be passed. */
-static bool is_lasting(const td_body_run *b, int32_t owner) {
+static bool is_lasting(const td_body_run *b, const td_tensor *t, int32_t owner) {
     const td_graph *g = &b->body->light.graph;
+    if (owner == TD_BOUND) return false; /* to a slice of another output */
     if (owner == TD_NO_VALUE || b->ctx->program->defined[owner] >= 0) return true;
     int32_t port = td_graph_value(g, owner)->port;
+    if (td_dtype_bits(t->dtype) < 8) return false; /* slices of parts of bytes are copies of Scan's */
     if (port == TD_NO_PORT || td_node_may_pass(b->caller->node)) return true;
     return (size_t)port < b->body->n_formals && (b->holds[port].block || b->holds[port].owns || b->holds[port].scalar);
 }
@@ -276,7 +279,7 @@ static bool is_lasting(const td_body_run *b, int32_t owner) {
 static treadle_status give(td_body_run *b, const td_value *from, int32_t owner, size_t i) {
     td_run *r = b->caller;
     if (r->ctx->step->out[i] == TD_NO_VALUE) return TREADLE_OK;
-    if (from->kind == TD_VALUE_TENSOR && !from->tensor.buffer && !is_lasting(b, owner)) {
+    if (from->kind == TD_VALUE_TENSOR && !from->tensor.buffer && !is_lasting(b, &from->tensor, owner)) {
         TD_TRY(td_run_alloc(r, i, from->tensor.dtype, &from->tensor.shape));
         td_tensor_copy(r->out[i], &from->tensor);
         return TREADLE_OK;
@@ -288,9 +291,12 @@ static treadle_status give(td_body_run *b, const td_value *from, int32_t owner, 
 treadle_status td_body_give_output(td_body_run *b, size_t k, size_t i) {
     td_light_ctx *outer = b->caller->ctx;
     int32_t inner = b->body->light.graph.outputs[k], id = outer->step->out[i];
-    TD_TRY(give(b, &b->ctx->values[inner], b->ctx->places[inner].owner, i));
-    if (b->through[k] && b->ctx->bindings[k].direct) outer->bindings[outer->binding_of[id]].direct = true;
+    bool there = b->through[k] && b->ctx->bindings[k].direct;
     b->through[k] = false;
+    if (!there) return give(b, &b->ctx->values[inner], b->ctx->places[inner].owner, i);
+    lend(b->caller, i, &b->ctx->values[inner]);
+    outer->places[id].owner = TD_BOUND;
+    outer->bindings[outer->binding_of[id]].direct = true;
     return TREADLE_OK;
 }
 

@@ -112,7 +112,7 @@ static bool take_over(td_light_ctx *ctx, td_step *step, int32_t id, td_tensor *t
         if (!(step->in_flags[i] & TD_INPUT_DIES)) continue;
         td_tensor *in = &ctx->values[step->in[i]].tensor;
         int32_t owner = ctx->places[step->in[i]].owner;
-        if (owner == TD_NO_VALUE || !in->data || !td_tensor_is_dense(in)) continue;
+        if (owner < 0 || !in->data || !td_tensor_is_dense(in)) continue;
         /* One element for one: equal bytes alone could be a broadcast input of wider elements. */
         if (td_tensor_count(in) != td_tensor_count(t)) continue;
         if (in->dtype != t->dtype && td_dtype_bits(in->dtype) != td_dtype_bits(t->dtype)) continue;
@@ -183,7 +183,7 @@ treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_
     if (TD_UNLIKELY(bound >= 0)) {
         ctx->bindings[bound].direct = false; /* an op may ask twice */
         if (bind_direct(ctx, step, k, &ctx->bindings[bound], t)) {
-            ctx->places[id].owner = TD_NO_VALUE;
+            ctx->places[id].owner = TD_BOUND;
             return TREADLE_OK;
         }
     }
