@@ -1,12 +1,23 @@
 /* plan/build.c - from config and signatures to a plan, stage by stage. */
-#include "plan/plan.h"
+#include "plan/build.h"
 
 #include "base/alloc.h"
 
-enum { DEFAULT_MAX_LENGTH = 2048 };
-
 td_place td_plan_session_place(const td_plan_build_ctx *b, const td_plan_session *session) {
     return td_tree_place(b->messages->arena, session->config->json, false);
+}
+
+void td_plan_note(td_plan_build_ctx *b, int32_t session, const char *format, ...) {
+    td_buf text = {0};
+    va_list args;
+    va_start(args, format);
+    td_buf_vprintf(&text, format, args);
+    va_end(args);
+    if (text.failed) b->out_of_memory = true;
+    else
+        td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_plan_session_place(b, &b->plan->sessions[session]), "%s",
+                        text.p ? text.p : "");
+    td_buf_free(&text);
 }
 
 static void open_signature(td_plan_build_ctx *b, td_plan_session *s) {
@@ -39,13 +50,19 @@ static void check_renames(td_plan_build_ctx *b, const td_plan_session *s, const 
     }
 }
 
-static bool optional_by_config(const td_config_session *c, td_str name) {
-    for (size_t i = 0; i < c->n_optional; i++)
-        if (td_str_equal(c->optional[i], name)) return true;
-    return false;
+static bool take_names_apart(td_plan_build_ctx *b, int32_t index) {
+    const td_plan_session *s = &b->plan->sessions[index];
+    size_t n_in = s->signature->n_inputs, n_out = s->signature->n_outputs;
+    b->ins[index] = TD_ARENA_ARRAY(b->scratch, td_name_parts, n_in);
+    b->outs[index] = TD_ARENA_ARRAY(b->scratch, td_name_parts, n_out);
+    if (!b->ins[index] || !b->outs[index]) return false;
+    for (size_t i = 0; i < n_in; i++) td_name_take_apart(td_plan_wire_name(s, true, i), &b->ins[index][i]);
+    for (size_t o = 0; o < n_out; o++) td_name_take_apart(td_plan_wire_name(s, false, o), &b->outs[index][o]);
+    return td_uses_find(s->signature, b->scratch, &b->uses[index]);
 }
 
-static void open_session(td_plan_build_ctx *b, const td_config_session *config, td_plan_session *s) {
+static void open_session(td_plan_build_ctx *b, const td_config_session *config, int32_t index) {
+    td_plan_session *s = &b->plan->sessions[index];
     *s = (td_plan_session){.name = config->name, .config = config, .logits = -1};
     s->c_name = td_arena_strndup(&b->plan->arena, config->name.p, config->name.n);
     if (!s->c_name) b->out_of_memory = true;
@@ -57,54 +74,16 @@ static void open_session(td_plan_build_ctx *b, const td_config_session *config, 
     s->roles = TD_ARENA_ARRAY(arena, td_role, n_in);
     s->feeds = TD_ARENA_ARRAY(arena, td_feed, n_in);
     s->out_state = TD_ARENA_ARRAY(arena, int32_t, n_out);
-    if (!s->roles || !s->feeds || !s->out_state) {
+    if (!s->roles || !s->feeds || !s->out_state || !take_names_apart(b, index)) {
         b->out_of_memory = true;
         return;
     }
     for (size_t i = 0; i < n_in; i++)
-        s->feeds[i] = (td_feed){TD_FEED_NONE, optional_by_config(config, s->signature->inputs[i].name) ? -2 : -1};
+        s->feeds[i] = (td_feed){TD_FEED_NONE, td_plan_is_optional(s, i) ? TD_FEED_FREE : TD_FEED_UNFED};
     for (size_t o = 0; o < n_out; o++) s->out_state[o] = -1;
     check_renames(b, s, config->inputs, config->n_inputs, true);
     check_renames(b, s, config->outputs, config->n_outputs, false);
-    td_plan_find_roles(s);
-    s->takes_tokens = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS) >= 0 ||
-                      td_plan_input_of_role(s, TD_ROLE_INPUTS_EMBEDS) >= 0 ||
-                      td_plan_input_of_role(s, TD_ROLE_DECODER_INPUT_IDS) >= 0;
-}
-
-/* --- logits */
-
-static void find_logits(td_plan_build_ctx *b, td_plan_session *s) {
-    s->logits = td_plan_output_index(s, TD_STR("logits"));
-    bool has_state = false;
-    for (size_t o = 0; o < s->signature->n_outputs; o++) has_state |= s->out_state[o] >= 0;
-    if (s->logits >= 0 || !has_state || b->plan->n_sessions > 1) return;
-    size_t n = 0, found = 0;
-    for (size_t o = 0; o < s->signature->n_outputs; o++) {
-        const td_light_port *port = &s->signature->outputs[o];
-        bool fits = s->out_state[o] < 0 && td_dtype_kind(port->dtype) == TD_KIND_FLOAT &&
-                    (port->shape.rank == 2 || port->shape.rank == 3);
-        n += fits;
-        if (fits) found = o;
-    }
-    if (n != 1) return;
-    s->logits = (int32_t)found;
-    td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_plan_session_place(b, s),
-                    "output \"%.*s\" is taken as the logits", TD_STR_ARGS(s->signature->outputs[found].name));
-}
-
-static void describe_logits(td_plan_build_ctx *b) {
-    td_plan *plan = b->plan;
-    for (size_t i = 0; i < plan->n_sessions && plan->decoder < 0; i++)
-        if (plan->sessions[i].logits >= 0) plan->decoder = (int32_t)i;
-    if (plan->decoder < 0) return;
-    const td_plan_session *s = &plan->sessions[plan->decoder];
-    const td_light_port *port = &s->signature->outputs[s->logits];
-    int rank = port->shape.rank;
-    plan->logits_dtype = port->dtype;
-    plan->logits_rank = rank;
-    plan->logits_last_only = rank == 3 && port->shape.dims[1] == 1;
-    plan->vocab = rank > 0 && port->shape.dims[rank - 1] > 0 ? port->shape.dims[rank - 1] : 0;
+    td_plan_find_roles(b, index);
 }
 
 /* --- tokens against the vocabulary */
@@ -121,173 +100,69 @@ static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab)
                     (long long)value->as_int);
 }
 
-void td_plan_check_tokens(td_plan_build_ctx *b) {
+static void check_tokens(td_plan_build_ctx *b) {
     const td_json *tokens = td_json_get(b->config->root, "tokens");
     if (tokens && tokens->kind == TD_JSON_OBJECT && b->plan->vocab > 0) check_ids(b, tokens, b->plan->vocab);
 }
 
-/* --- lengths, batching, what cannot run */
+/* --- the stages */
 
-static void find_lengths(td_plan_build_ctx *b) {
-    td_plan *plan = b->plan;
-    const td_config *c = b->config;
-    int64_t table = plan->decoder < 0 ? 0 : td_plan_position_table(&plan->sessions[plan->decoder]);
-    for (size_t k = 0; k < plan->n_states; k++) {
-        const td_state_tensor *s = &plan->states[k];
-        if (s->kind != TD_STATE_STATIC) continue;
-        int64_t capacity = s->shape.dims[s->shape.rank >= 4 ? s->shape.rank - 2 : 1];
-        if (capacity > 0 && (!table || capacity < table)) table = capacity;
-    }
-    int64_t context = c->generation.context_length;
-    if (table > 0 && (context <= 0 || context > table)) {
-        if (context > table)
-            td_messages_add(b->messages, TREADLE_MESSAGE_NOTE,
-                            td_tree_place(b->messages->arena, c->generation.context_length_json, false),
-                            "context_length %lld is lowered to %lld, which the graph's tables allow",
-                            (long long)context, (long long)table);
-        context = table;
-    }
-    plan->max_length = c->generation.max_length > 0 ? c->generation.max_length
-                       : context > 0                ? context
-                                                    : DEFAULT_MAX_LENGTH;
-    plan->context_length = context > 0 ? TD_MIN(context, (int64_t)INT32_MAX) : INT32_MAX;
-    context = plan->context_length; /* lengths are int32 in some graphs */
-    if (plan->max_length > context) {
-        if (c->generation.max_length > context && c->generation.context_length != context)
-            td_messages_add(b->messages, TREADLE_MESSAGE_NOTE,
-                            td_tree_place(b->messages->arena, c->generation.max_length_json, false),
-                            "max_length %lld is lowered to the context length %lld",
-                            (long long)c->generation.max_length, (long long)context);
-        plan->max_length = context;
-    }
-    plan->prefill_chunk = TD_MAX(c->generation.prefill_chunk, (int64_t)0);
-}
-
-static void find_positions(td_plan_build_ctx *b) {
-    td_plan *plan = b->plan;
-    for (size_t i = 0; i < plan->n_sessions; i++) {
-        const td_plan_session *s = &plan->sessions[i];
-        int32_t input = s->signature ? td_plan_input_of_role(s, TD_ROLE_POSITION_IDS) : -1;
-        if (input < 0) continue;
-        plan->has_positions = true;
-        plan->position = s->signature->inputs[input].shape.rank == 3 ? TD_POSITION_MROPE_3D : TD_POSITION_DEFAULT;
-        if (b->config->state.position == TD_POSITION_WINDOWED) plan->position = TD_POSITION_WINDOWED;
-    }
-}
-
-static td_batching find_batching(const td_plan *plan) {
-    const td_plan_session *s = &plan->sessions[plan->decoder];
-    for (size_t k = 0; k < plan->n_states; k++)
-        if (plan->states[k].kind != TD_STATE_SEPARATE && plan->states[k].kind != TD_STATE_COMBINED)
-            return TD_BATCH_APART;
-    if (plan->n_sessions > 1 || !plan->n_states) return TD_BATCH_APART;
-    int32_t ids = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS);
-    if (ids < 0 || s->signature->inputs[ids].shape.rank != 2 || s->signature->inputs[ids].shape.dims[0] >= 0)
-        return TD_BATCH_APART;
-    if (td_plan_input_of_role(s, TD_ROLE_CACHE_POSITION) >= 0 ||
-        td_plan_input_of_role(s, TD_ROLE_PAST_SEQUENCE_LENGTH) >= 0)
-        return TD_BATCH_APART;
-    bool mask = td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0;
-    if (td_plan_all_gqa(plan, plan->decoder))
-        return mask || td_plan_input_of_role(s, TD_ROLE_SEQLENS_K) >= 0 ? TD_BATCH_LENGTHS : TD_BATCH_APART;
-    return mask && plan->has_positions ? TD_BATCH_MASK : TD_BATCH_APART;
-}
-
-static bool role_is_made(td_role role) {
-    switch (role) {
-    case TD_ROLE_INPUT_IDS:
-    case TD_ROLE_ATTENTION_MASK:
-    case TD_ROLE_POSITION_IDS:
-    case TD_ROLE_TOKEN_TYPE_IDS:
-    case TD_ROLE_CACHE_POSITION:
-    case TD_ROLE_PAST_SEQUENCE_LENGTH:
-    case TD_ROLE_TOTAL_SEQUENCE_LENGTH:
-    case TD_ROLE_SEQLENS_K:
-    case TD_ROLE_NUM_LOGITS_TO_KEEP:
-    case TD_ROLE_LOGITS_TO_KEEP:
-    case TD_ROLE_USE_CACHE_BRANCH: return true;
-    default: return false;
-    }
-}
-
-/* Why an input cannot be made, or NULL. */
-static const char *input_fault(td_plan *plan, const td_plan_session *s, size_t i) {
-    const td_light_port *port = &s->signature->inputs[i];
-    td_role role = (td_role)s->feeds[i].index;
-    const char *why = NULL;
-    if (s->feeds[i].kind == TD_FEED_REQUEST) why = "needs a tensor of the request";
-    else if (s->feeds[i].kind == TD_FEED_NONE && !port->optional) why = "needs zero rows";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && !role_is_made(role)) why = "is of a kind";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_ATTENTION_MASK && port->shape.rank > 2)
-        why = "is a mask of more than two dimensions,";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_POSITION_IDS && port->shape.rank > 2)
-        why = "takes positions in three dimensions,";
-    else if (s->feeds[i].kind == TD_FEED_ROLE && role == TD_ROLE_INPUT_IDS && port->shape.rank == 2 &&
-             port->shape.dims[1] > 1)
-        why = "takes windows of fixed length,";
-    if (!why) return NULL;
-    const char *text =
-        td_arena_printf(&plan->arena, "input \"%.*s\" of session \"%.*s\" %s which this build does not make yet",
-                        TD_STR_ARGS(port->name), TD_STR_ARGS(s->name), why);
-    return text ? text : "out of memory";
-}
-
-static const char *find_fault(td_plan *plan, const td_config *c) {
+static const char *find_why_not(const td_plan *plan) {
+    if (plan->pooling.present && plan->pooling.mode == TD_POOLING_NONE && plan->pooling.pooled)
+        return "the model gives scores or vectors, not tokens";
+    if (plan->pooling.present) return "the model gives vectors, not tokens";
     if (plan->decoder < 0) return "no session has logits: there are no tokens to generate";
-    if (plan->logits_rank != 2 && plan->logits_rank != 3) return "the logits have neither two nor three dimensions";
+    if (plan->logits_rank != 2 && plan->logits_rank != 3 && !plan->transducer.present)
+        return "the logits have neither two nor three dimensions";
     if (td_dtype_kind(plan->logits_dtype) != TD_KIND_FLOAT) return "the logits are no floating-point numbers";
-    if (c->state.window.size > 0) return "sliding windows are not run by this build yet";
-    for (size_t k = 0; k < plan->n_steps; k++)
-        if (plan->steps[k].when != TD_WHEN_ALWAYS || plan->steps[k].loop != TD_LOOP_BATCHED)
-            return "flow steps other than always and batched are not run by this build yet";
-    for (size_t k = 0; k < plan->n_states; k++) {
-        td_state_kind kind = plan->states[k].kind;
-        if (kind == TD_STATE_STATIC) return "static caches are not run by this build yet";
-        if (kind == TD_STATE_CROSS) return "cross caches are not run by this build yet";
-        for (int i = 0; i < plan->states[k].shape.rank; i++)
-            if (plan->states[k].shape.dims[i] < 0 && i != plan->states[k].batch_axis && i != plan->states[k].seq_axis)
-                return "a state tensor has more than one free dimension beside the batch";
-    }
-    for (size_t k = 0; k < plan->n_steps; k++) {
-        const td_plan_session *s = &plan->sessions[plan->steps[k].session];
-        for (size_t i = 0; i < s->signature->n_inputs; i++) {
-            const char *fault = input_fault(plan, s, i);
-            if (fault) return fault;
-        }
-    }
     return NULL;
 }
 
 static void run_stages(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
-    td_plan_find_states(b);
+    static void (*const before[])(td_plan_build_ctx *) = {
+        td_plan_find_states, td_plan_declared_wires, td_plan_find_transducer, td_plan_find_logits, td_plan_find_steps};
+    static void (*const after[])(td_plan_build_ctx *) = {
+        td_plan_check_wires,     td_plan_find_source, td_plan_fill_cross, td_plan_share_states,
+        td_plan_wire_transducer, td_plan_find_wires,  td_plan_promote};
+    static void (*const last[])(td_plan_build_ctx *) = {td_plan_find_outputs, check_tokens};
+    static void (*const rest[])(td_plan_build_ctx *) = {td_plan_find_loops, td_plan_find_lengths,
+                                                        td_plan_find_positions, td_plan_find_batching};
+    for (size_t i = 0; i < TD_COUNT(before) && !b->out_of_memory; i++) before[i](b);
+    /* Guesses over a config with faults would only add messages that are not true. */
+    for (size_t i = 0; i < TD_COUNT(after) && !b->out_of_memory && !b->messages->n_errors; i++) after[i](b);
+    for (size_t i = 0; i < TD_COUNT(last) && !b->out_of_memory; i++) last[i](b);
+    for (size_t i = 0; i < TD_COUNT(rest) && !b->out_of_memory && !b->messages->n_errors; i++) rest[i](b);
     if (b->out_of_memory) return;
-    for (size_t i = 0; i < plan->n_sessions; i++)
-        if (plan->sessions[i].signature) find_logits(b, &plan->sessions[i]);
-    describe_logits(b);
-    td_plan_find_steps(b);
-    if (!b->out_of_memory) td_plan_find_wires(b);
-    if (b->out_of_memory) return;
-    td_plan_promote(b);
-    td_plan_check_tokens(b);
-    find_lengths(b);
-    find_positions(b);
-    if (b->messages->n_errors) plan->cannot_run = "the config has errors";
-    else plan->cannot_run = find_fault(plan, b->config);
-    if (!plan->cannot_run) plan->batching = find_batching(plan);
+    td_plan_find_only_logits(plan);
+    plan->cannot_run = b->messages->n_errors ? "the config has errors" : find_why_not(plan);
+    if (!plan->cannot_run) plan->cannot_run = td_plan_find_fault(plan);
+}
+
+static void build(td_plan_build_ctx *b) {
+    size_t n = b->config->n_sessions;
+    b->plan->sessions = TD_ARENA_ARRAY(&b->plan->arena, td_plan_session, n);
+    b->uses = TD_ARENA_ARRAY(b->scratch, td_uses, n);
+    b->ins = TD_ARENA_ARRAY(b->scratch, td_name_parts *, n);
+    b->outs = TD_ARENA_ARRAY(b->scratch, td_name_parts *, n);
+    b->out_of_memory = !b->plan->sessions || !b->uses || !b->ins || !b->outs;
+    for (size_t i = 0; i < n && !b->out_of_memory; i++) {
+        b->plan->n_sessions++;
+        open_session(b, &b->config->sessions[i], (int32_t)i);
+    }
+    if (!b->out_of_memory) run_stages(b);
 }
 
 treadle_status td_plan_build(const td_config *config, td_messages *messages, td_plan **out, treadle_error *err) {
     td_plan *plan = td_alloc_zero(1, sizeof *plan);
     if (!plan) return td_fail_memory(err, "a plan", sizeof *plan);
     td_arena_init(&plan->arena);
+    td_arena scratch;
+    td_arena_init(&scratch);
     plan->decoder = -1;
-    td_plan_build_ctx b = {config, plan, messages, false};
-    plan->sessions = TD_ARENA_ARRAY(&plan->arena, td_plan_session, config->n_sessions);
-    b.out_of_memory = !plan->sessions;
-    for (size_t i = 0; i < config->n_sessions && !b.out_of_memory; i++)
-        open_session(&b, &config->sessions[i], &plan->sessions[plan->n_sessions++]);
-    if (!b.out_of_memory) run_stages(&b);
+    td_plan_build_ctx b = {.config = config, .plan = plan, .messages = messages, .scratch = &scratch};
+    build(&b);
+    td_arena_free(&scratch);
     if (b.out_of_memory || messages->failed) {
         td_plan_free(plan);
         return td_fail_memory(err, "a plan", 0);
@@ -309,7 +184,8 @@ int64_t td_plan_state_bytes(const td_plan *plan, int64_t tokens) {
         const td_state_tensor *s = &plan->states[k];
         int64_t bits = td_dtype_bits(s->dtype);
         for (int i = 0; i < s->shape.rank; i++) {
-            int64_t d = i == s->batch_axis ? 1 : i == s->seq_axis ? tokens : TD_MAX(s->shape.dims[i], 1);
+            bool grows = i == s->seq_axis && s->shape.dims[i] < 0;
+            int64_t d = i == s->batch_axis ? 1 : grows ? tokens : TD_MAX(s->shape.dims[i], 1);
             if (TD_MUL_OVERFLOWS(bits, d, &bits)) return INT64_MAX;
         }
         if (TD_ADD_OVERFLOWS(total, bits / 8, &total)) return INT64_MAX;

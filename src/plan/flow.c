@@ -1,8 +1,59 @@
-/* plan/flow.c - the steps: declared or found, and promotion of prompt steps that later steps need afresh. */
-#include "plan/plan.h"
+/* plan/flow.c - the steps: declared, or found (transducer.c, classify.c); and promotion of prompt steps that later steps need afresh. */
+#include "plan/build.h"
 
-static void add_step(td_plan *plan, int32_t session, td_when when, td_loop loop) {
-    plan->steps[plan->n_steps++] = (td_plan_step){.session = session, .when = when, .declared = when, .loop = loop};
+void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when) {
+    b->plan->steps[b->plan->n_steps++] = (td_plan_step){.session = session,
+                                                        .when = when,
+                                                        .declared = when,
+                                                        .loop_input = -1,
+                                                        .grid_request = -1,
+                                                        .crop_request = -1,
+                                                        .modality = -1};
+}
+
+int32_t td_plan_first_step(const td_plan *plan, int32_t session) {
+    for (size_t i = 0; i < plan->n_steps; i++)
+        if (plan->steps[i].session == session) return (int32_t)i;
+    return -1;
+}
+
+bool td_plan_runs_only(const td_plan *plan, int32_t session, td_when when) {
+    bool any = false;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        if (plan->steps[i].session != session) continue;
+        if (plan->steps[i].when != when) return false;
+        any = true;
+    }
+    return any;
+}
+
+bool td_plan_run_together(const td_plan *plan, int32_t a, int32_t b) {
+    return !(td_plan_runs_only(plan, a, TD_WHEN_PROMPT) && td_plan_runs_only(plan, b, TD_WHEN_DECODE)) &&
+           !(td_plan_runs_only(plan, a, TD_WHEN_DECODE) && td_plan_runs_only(plan, b, TD_WHEN_PROMPT));
+}
+
+/* A single session: a decoder runs at every step, and so does a graph that carries state; anything else once. */
+static void find_flow(td_plan_build_ctx *b) {
+    enum { MAX_FOUND = 24 };
+    td_plan *plan = b->plan;
+    if (b->messages->n_errors) return;
+    for (size_t i = 0; i < plan->n_sessions; i++)
+        if (!plan->sessions[i].signature) return;
+    if (plan->transducer.present) {
+        td_plan_add_step(b, plan->transducer.encoder, TD_WHEN_ONCE);
+        td_plan_add_step(b, plan->transducer.predictor, TD_WHEN_ALWAYS);
+        if (plan->transducer.joiner != plan->transducer.predictor)
+            td_plan_add_step(b, plan->transducer.joiner, TD_WHEN_ALWAYS);
+    } else if (plan->n_sessions == 1) {
+        td_plan_add_step(b, 0, plan->sessions[0].logits >= 0 || plan->n_states ? TD_WHEN_ALWAYS : TD_WHEN_ONCE);
+    } else if (plan->n_sessions > MAX_FOUND) {
+        td_messages_add(b->messages, TREADLE_MESSAGE_ERROR,
+                        td_tree_place(b->messages->arena, td_json_get(b->config->root, "pipeline"), false),
+                        "expected a \"flow\" for %zu sessions, found none: it is found for up to %d", plan->n_sessions,
+                        (int)MAX_FOUND);
+    } else if (plan->n_sessions > 1) {
+        td_plan_classify(b);
+    }
 }
 
 static void check_loop_over(td_plan_build_ctx *b, const td_config_step *step, const td_plan_session *session) {
@@ -13,65 +64,66 @@ static void check_loop_over(td_plan_build_ctx *b, const td_config_step *step, co
                     td_plan_port_names(b->messages->arena, session->signature->inputs, session->signature->n_inputs));
 }
 
-/* A single session without a flow: a decoder runs at every step, anything else once. */
-static void find_flow(td_plan_build_ctx *b) {
-    td_plan *plan = b->plan;
-    if (plan->n_sessions == 1 && plan->sessions[0].signature) {
-        bool decodes = plan->sessions[0].logits >= 0;
-        for (size_t k = 0; k < plan->n_states; k++) decodes = true;
-        add_step(plan, 0, decodes ? TD_WHEN_ALWAYS : TD_WHEN_ONCE, TD_LOOP_BATCHED);
-        return;
-    }
-    if (plan->n_sessions < 2 || b->messages->n_errors) return;
-    const td_json *pipeline = td_json_get(b->config->root, "pipeline");
-    td_messages_add(
-        b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, pipeline, false),
-        "expected a \"flow\" for %zu sessions, found none: this build finds the flow of a single session only",
-        plan->n_sessions);
-}
-
 void td_plan_find_steps(td_plan_build_ctx *b) {
+    enum { MIN_ROOM = 16 };
     td_plan *plan = b->plan;
-    plan->steps = TD_ARENA_ARRAY(&plan->arena, td_plan_step, TD_MAX(b->config->n_steps, (size_t)1));
+    plan->steps = TD_ARENA_ARRAY(&plan->arena, td_plan_step, TD_MAX(b->config->n_steps, (size_t)MIN_ROOM));
     if (!plan->steps) {
         b->out_of_memory = true;
         return;
     }
+    b->declared_flow = b->config->n_steps > 0;
     for (size_t i = 0; i < b->config->n_steps; i++) {
-        const td_config_step *step = &b->config->steps[i];
-        int32_t session = td_plan_find_session(plan, step->run);
+        int32_t session = td_plan_find_session(plan, b->config->steps[i].run);
         if (session < 0 || !plan->sessions[session].signature) continue; /* reported by the config, or by its file */
-        check_loop_over(b, step, &plan->sessions[session]);
-        add_step(plan, session, step->when, step->loop);
+        check_loop_over(b, &b->config->steps[i], &plan->sessions[session]);
+        td_plan_add_step(b, session, b->config->steps[i].when);
+        plan->steps[plan->n_steps - 1].loop = b->config->steps[i].loop;
+        plan->steps[plan->n_steps - 1].config = &b->config->steps[i];
     }
-    if (!b->config->n_steps) find_flow(b);
+    if (!b->declared_flow) find_flow(b);
 }
 
-static bool feeds_every_step(const td_plan *plan, int32_t session) {
+/* A step that takes tokens and whose output an always step wants: wanted afresh, unless the wire holds or a decode step makes the same. */
+static bool is_wanted_later(const td_plan *plan, int32_t session) {
     for (size_t i = 0; i < plan->n_wires; i++) {
-        if (plan->wires[i].from_session != session || plan->wires[i].hold) continue;
+        const td_plan_wire *wire = &plan->wires[i];
+        if (wire->from_session != session || wire->hold) continue;
+        bool later = false, made = false;
         for (size_t k = 0; k < plan->n_steps; k++)
-            if (plan->steps[k].session == plan->wires[i].to_session && plan->steps[k].when == TD_WHEN_ALWAYS)
-                return true;
+            later |= plan->steps[k].session == wire->to_session && plan->steps[k].when == TD_WHEN_ALWAYS;
+        for (size_t k = 0; k < plan->n_wires; k++)
+            made |= plan->wires[k].to_session == wire->to_session && plan->wires[k].to_input == wire->to_input &&
+                    td_plan_runs_only(plan, plan->wires[k].from_session, TD_WHEN_DECODE);
+        if (later && !made) return true;
     }
     return false;
 }
 
-/* A step that takes tokens and feeds an always step has to follow every new token. Features of a modality do not: they have
- * no rows after the prompt. Backwards, so that a promoted step promotes those before it. */
+/* Features of a modality have no rows after the prompt, so what makes them is not promoted. Backwards: a promoted step promotes
+ * those before it. */
 void td_plan_promote(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t k = plan->n_steps; k-- > 0;) {
         td_plan_step *step = &plan->steps[k];
         if (step->when != TD_WHEN_PROMPT || !plan->sessions[step->session].takes_tokens) continue;
-        if (!feeds_every_step(plan, step->session)) continue;
-        bool made_later = false;
-        for (size_t i = 0; i < plan->n_steps; i++) made_later |= plan->steps[i].when == TD_WHEN_DECODE;
-        if (made_later) continue;
+        if (!is_wanted_later(plan, step->session)) continue;
         step->when = TD_WHEN_ALWAYS;
         step->promoted = true;
-        td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_plan_session_place(b, &plan->sessions[step->session]),
-                        "%.*s is promoted from prompt to always: a later step needs it at every token",
-                        TD_STR_ARGS(plan->sessions[step->session].name));
+        td_plan_note(b, step->session, "%.*s is promoted from prompt to always: a later step needs it at every token",
+                     TD_STR_ARGS(plan->sessions[step->session].name));
+    }
+}
+
+/* In an encoder-decoder what runs once takes the prompt's ids; the decoder has a timeline of its own. */
+void td_plan_find_source(td_plan_build_ctx *b) {
+    td_plan *plan = b->plan;
+    bool later = false;
+    for (size_t k = 0; k < plan->n_steps; k++)
+        later |= plan->steps[k].when != TD_WHEN_ONCE && plan->sessions[plan->steps[k].session].takes_tokens;
+    for (size_t k = 0; k < plan->n_steps && later && !plan->transducer.present; k++) {
+        td_plan_session *s = &plan->sessions[plan->steps[k].session];
+        s->takes_source = s->takes_tokens && td_plan_runs_only(plan, plan->steps[k].session, TD_WHEN_ONCE);
+        plan->source_prompt |= s->takes_source;
     }
 }

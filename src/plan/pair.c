@@ -1,14 +1,11 @@
-/* plan/pair.c - state found in a signature: which input takes next time what which output gives.
+/* plan/pair.c - state found in one signature: which input takes next time what which output gives.
  *
- * A name is cut into words (letters and digits apart). Words that only say in or out are dropped; what is left is the stem. Equal
- * stems, type and rank pair. A cache name holds one layer number and one of key, value, k, v, kv. Two tensors without
- * a common stem pair only if they alone are left of their type and shape.
- * Source: the contract of the config, section 4 "Names". */
-#include "plan/plan.h"
+ * Declared patterns and pairs first, then equal stems, then the one free input and the one free output of a type and shape. Every
+ * input pairs once, every output once. Cross caches are recorded here even without an output: cross.c says what fills them.
+ * Source: the contract of the config, section 4. */
+#include "plan/build.h"
 
 #include <ctype.h>
-
-enum { MAX_WORDS = 16, STEM_BYTES = 160 };
 
 const char *const td_state_kind_words[] = {
 #define ROW(name, text) text,
@@ -17,85 +14,14 @@ const char *const td_state_kind_words[] = {
         NULL,
 };
 
-typedef struct name_parts {
-    char stem[STEM_BYTES]; /* words joined by '.', in or out dropped; self and cross normalised */
-    bool says_state;       /* some word was dropped, or it is a cache name */
-    bool cross;
-    td_state_part part;
-    int32_t layer;
-} name_parts;
-
-static bool is_word(td_str w, const char *const *list) {
-    for (; *list; list++)
-        if (td_str_is(w, *list)) return true;
-    return false;
-}
-
-/* Cuts a name into lower-case words; true if they all fit. */
-static bool cut(td_str name, char *lower, size_t room, td_str words[MAX_WORDS], size_t *n) {
-    *n = 0;
-    if (name.n >= room) return false;
-    size_t begin = 0;
-    for (size_t i = 0; i <= name.n; i++) {
-        unsigned char c = i < name.n ? (unsigned char)name.p[i] : 0;
-        bool part = i < name.n && isalnum(c);
-        bool edge = part && i > begin &&
-                    ((isdigit(c) != 0) != (isdigit((unsigned char)name.p[i - 1]) != 0) ||
-                     (isupper(c) && islower((unsigned char)name.p[i - 1])));
-        if ((!part || edge) && i > begin) {
-            if (*n == MAX_WORDS) return false;
-            words[(*n)++] = (td_str){lower + begin, i - begin};
-        }
-        if (i < name.n) lower[i] = (char)tolower(c);
-        if (!part) begin = i + 1;
-        else if (edge) begin = i;
-    }
-    return true;
-}
-
-static void take_apart(td_str name, name_parts *out) {
-    static const char *const dropped[] = {"past", "present", "cache",   "new",   "old",    "in",
-                                          "out",  "next",    "updated", "input", "output", NULL};
-    static const char *const keys[] = {"key", "keys", "k", NULL}, *const values[] = {"value", "values", "v", NULL};
-    static const char *const crosses[] = {"cross", "encoder", NULL}, *const selves[] = {"self", "decoder", NULL};
-    char lower[256];
-    td_str words[MAX_WORDS];
-    size_t n, at = 0;
-    int parts = 0, numbers = 0;
-    *out = (name_parts){.layer = -1};
-    if (!cut(name, lower, sizeof lower, words, &n)) return;
-    for (size_t i = 0; i < n; i++) {
-        td_str w = words[i];
-        if (td_str_is(w, "key") && i + 1 < n && td_str_is(words[i + 1], "values")) {
-            out->says_state = true;
-            i++;
-            continue;
-        }
-        if (is_word(w, dropped)) {
-            out->says_state = true;
-            continue;
-        }
-        if (is_word(w, keys)) out->part = TD_PART_KEY, parts++, w = TD_STR("key");
-        else if (is_word(w, values)) out->part = TD_PART_VALUE, parts++, w = TD_STR("value");
-        else if (td_str_is(w, "kv")) out->part = TD_PART_BOTH, parts++;
-        else if (is_word(w, crosses)) out->cross = true, w = TD_STR("cross");
-        else if (is_word(w, selves)) continue;
-        else if (isdigit((unsigned char)w.p[0])) {
-            if (w.n > 5) return;
-            out->layer = 0;
-            for (size_t k = 0; k < w.n; k++) out->layer = out->layer * 10 + (w.p[k] - '0');
-            numbers++;
-        }
-        if (at + w.n + 2 > sizeof out->stem) return;
-        if (at) out->stem[at++] = '.';
-        memcpy(out->stem + at, w.p, w.n);
-        at += w.n;
-        out->stem[at] = 0;
-    }
-    if (parts != 1) out->part = TD_PART_OTHER;
-    if (numbers != 1) out->layer = -1;
-    if (out->part != TD_PART_OTHER && out->layer >= 0) out->says_state = true;
-}
+typedef struct pairing {
+    td_plan_build_ctx *b;
+    int32_t session;
+    const td_signature *sig;
+    td_name_parts *ins, *outs;
+    bool *in_done, *out_done;
+    td_str rows; /* symbol of the dimension that counts rows; may be empty */
+} pairing;
 
 static bool same_type(const td_light_port *a, const td_light_port *b) {
     return a->kind == TD_ONNX_TYPE_TENSOR && b->kind == TD_ONNX_TYPE_TENSOR && a->dtype == b->dtype &&
@@ -103,70 +29,46 @@ static bool same_type(const td_light_port *a, const td_light_port *b) {
 }
 
 /* Fixed dimensions agree; a free one fits anything. */
-static bool fits(const td_light_port *a, const td_light_port *b) {
-    if (!same_type(a, b)) return false;
-    for (int i = 0; i < a->shape.rank && b->shape.rank >= 0; i++)
-        if (a->shape.dims[i] >= 0 && b->shape.dims[i] >= 0 && a->shape.dims[i] != b->shape.dims[i]) return false;
+static bool fits(const td_light_port *in, const td_light_port *out) {
+    if (!same_type(in, out)) return false;
+    for (int i = 0; i < in->shape.rank && out->shape.rank >= 0; i++)
+        if (in->shape.dims[i] >= 0 && out->shape.dims[i] >= 0 && in->shape.dims[i] != out->shape.dims[i]) return false;
     return true;
 }
 
-/* The dimension that grows: free in the input, not the batch. Where several are free, the one whose symbol changes. */
-static int growing_axis(const td_light_port *in, const td_light_port *out, int batch_axis) {
-    int usual = in->shape.rank == 3 ? 1 : in->shape.rank - 2, found = -1, n = 0;
-    for (int i = 0; i < in->shape.rank; i++) {
-        if (i == batch_axis || in->shape.dims[i] >= 0) continue;
-        bool changes = out->shape.rank != in->shape.rank || !td_str_equal(in->dim_names[i], out->dim_names[i]) ||
-                       !in->dim_names[i].n;
-        if (found < 0 || changes) found = i;
-        n++;
-    }
-    if (n > 1 && usual != batch_axis && usual >= 0 && in->shape.dims[usual] < 0) {
-        bool changes = out->shape.rank == in->shape.rank && !td_str_equal(in->dim_names[usual], out->dim_names[usual]);
-        if (changes || in->shape.dims[found] >= 0) return usual;
-    }
-    return found;
+/* A tensor that has the positions of this run, and no others, is no state: hidden states in and out of a stage. */
+static bool passes_through(const pairing *p, const td_light_port *in, const td_light_port *out) {
+    for (int i = 1; i < in->shape.rank && in->shape.rank == out->shape.rank; i++)
+        if (in->shape.dims[i] < 0 && in->dim_names[i].n && td_str_equal(in->dim_names[i], out->dim_names[i]) &&
+            !td_str_equal(in->dim_names[i], p->rows))
+            return true;
+    return false;
 }
 
-static void describe(td_state_tensor *s, const td_light_port *in, const td_light_port *out, const name_parts *parts) {
-    s->from_session = s->from_output = -1;
-    s->dtype = in->dtype;
-    s->shape = in->shape;
-    s->part = parts->part;
-    s->layer = parts->layer;
-    bool combined = in->shape.rank == 5 && in->shape.dims[0] == 2;
-    s->batch_axis = combined ? 1 : 0;
-    s->seq_axis = growing_axis(in, out, s->batch_axis);
-    bool cache = parts->part != TD_PART_OTHER || combined;
-    if (combined) s->kind = TD_STATE_COMBINED;
-    else if (s->seq_axis >= 0) s->kind = parts->cross ? TD_STATE_CROSS : TD_STATE_SEPARATE;
-    else s->kind = cache ? TD_STATE_STATIC : TD_STATE_RECURRENT;
-    int rank = in->shape.rank;
-    if (rank >= 4 && s->seq_axis == rank - 2) {
-        s->heads = TD_MAX(in->shape.dims[rank - 3], 0);
-        s->head_dim = TD_MAX(in->shape.dims[rank - 1], 0);
-    }
-}
-
-typedef struct pairing {
-    td_plan_build_ctx *b;
-    int32_t session;
-    const td_signature *sig;
-    name_parts *ins, *outs;
-    bool *in_done, *out_done;
-    const td_state_tensor *first; /* of this session */
-} pairing;
-
-static void pair(pairing *p, size_t in, size_t out) {
+static td_state_tensor *add_state(pairing *p, size_t in, ptrdiff_t out) {
     td_plan *plan = p->b->plan;
     td_state_tensor *s = &plan->states[plan->n_states];
-    describe(s, &p->sig->inputs[in], &p->sig->outputs[out], &p->ins[in]);
-    s->session = p->session;
-    s->input = (int32_t)in;
+    td_plan_describe_state(p->b, p->session, in, out < 0 ? NULL : &p->sig->outputs[out], &p->ins[in], s);
     s->output = (int32_t)out;
-    p->in_done[in] = p->out_done[out] = true;
+    p->in_done[in] = true;
     plan->sessions[p->session].feeds[in] = (td_feed){TD_FEED_STATE, (int32_t)plan->n_states};
-    plan->sessions[p->session].out_state[out] = (int32_t)plan->n_states++;
+    if (out >= 0) {
+        p->out_done[out] = true;
+        plan->sessions[p->session].out_state[out] = (int32_t)plan->n_states;
+    }
+    plan->n_states++;
+    return s;
 }
+
+static void add_cross(pairing *p, size_t in, ptrdiff_t out) {
+    td_state_tensor *s = add_state(p, in, out);
+    s->kind = TD_STATE_CROSS;
+    if (out < 0) return;
+    s->from_session = p->session;
+    s->from_output = (int32_t)out;
+}
+
+/* --- declared */
 
 /* A name written as a pattern with {layer} or %d in it, against a name. -1: no match. */
 static int32_t match_pattern(td_str pattern, td_str name) {
@@ -195,28 +97,124 @@ static void pair_by_patterns(pairing *p, td_str past, td_str present, td_state_p
         if (layer < 0 || p->in_done[i]) continue;
         for (size_t o = 0; o < p->sig->n_outputs; o++) {
             if (p->out_done[o] || match_pattern(present, p->sig->outputs[o].name) != layer) continue;
+            if (!fits(&p->sig->inputs[i], &p->sig->outputs[o])) continue;
             p->ins[i].part = part;
             p->ins[i].layer = layer;
-            pair(p, i, o);
+            if (p->ins[i].cross) add_cross(p, i, (ptrdiff_t)o);
+            else add_state(p, i, (ptrdiff_t)o);
             break;
         }
     }
+}
+
+/* The port that a declared pair means, in this session. -1: it means another one. */
+static ptrdiff_t declared_port(const pairing *p, td_str name, bool input) {
+    const td_plan_session *s = &p->b->plan->sessions[p->session];
+    int32_t port = input ? td_plan_input_index(s, name) : td_plan_output_index(s, name);
+    if (port >= 0) return port;
+    if (!td_str_starts(name, s->name) || name.n <= s->name.n + 1 || name.p[s->name.n] != '.') return -1;
+    name = (td_str){name.p + s->name.n + 1, name.n - s->name.n - 1};
+    return input ? td_plan_input_index(s, name) : td_plan_output_index(s, name);
+}
+
+static void pair_declared(pairing *p) {
+    const td_config_state *c = &p->b->config->state;
+    for (size_t k = 0; k < c->n_recurrent; k++) {
+        const td_config_recurrent *row = &c->recurrent[k];
+        ptrdiff_t in = declared_port(p, row->input, true), out = declared_port(p, row->output, false);
+        if (in < 0 || out < 0 || p->in_done[in] || p->out_done[out]) continue;
+        if (!fits(&p->sig->inputs[in], &p->sig->outputs[out])) {
+            td_messages_add(
+                p->b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(p->b->messages->arena, row->json, false),
+                "expected a state pair of one type and shape, found %.*s (%s, rank %d) and %.*s (%s, rank %d)",
+                TD_STR_ARGS(row->input), td_dtype_name(p->sig->inputs[in].dtype), p->sig->inputs[in].shape.rank,
+                TD_STR_ARGS(row->output), td_dtype_name(p->sig->outputs[out].dtype), p->sig->outputs[out].shape.rank);
+            p->in_done[in] = p->out_done[out] = true;
+            continue;
+        }
+        td_state_tensor *s = add_state(p, (size_t)in, out);
+        if (s->kind == TD_STATE_STATIC) s->kind = TD_STATE_RECURRENT, s->seq_axis = -1;
+        s->init = row->init;
+    }
+}
+
+/* Declared pairs that no session has. */
+static void check_declared(td_plan_build_ctx *b) {
+    const td_config_state *c = &b->config->state;
+    for (size_t k = 0; k < c->n_recurrent; k++) {
+        const td_config_recurrent *row = &c->recurrent[k];
+        bool in = false, out = false;
+        for (size_t i = 0; i < b->plan->n_sessions; i++) {
+            pairing p = {.b = b, .session = (int32_t)i};
+            if (!b->plan->sessions[i].signature) return;
+            in |= declared_port(&p, row->input, true) >= 0;
+            out |= declared_port(&p, row->output, false) >= 0;
+        }
+        td_str name = in ? row->output : row->input;
+        if (!in || !out)
+            td_messages_add(b->messages, TREADLE_MESSAGE_ERROR,
+                            td_tree_place(b->messages->arena, in ? row->output_json : row->input_json, false),
+                            "expected an %s of a session, found no \"%.*s\"", in ? "output" : "input",
+                            (int)TD_MIN(name.n, (size_t)200), name.p);
+    }
+}
+
+/* --- by name */
+
+typedef struct stem_index {
+    td_map map;    /* stem: its first output */
+    int32_t *next; /* [n_outputs] */
+} stem_index;
+
+static bool index_stems(const pairing *p, stem_index *index) {
+    index->map = (td_map){0};
+    index->next = TD_ARENA_ARRAY(p->b->scratch, int32_t, p->sig->n_outputs);
+    bool ok = index->next && td_map_reserve(&index->map, p->sig->n_outputs);
+    for (size_t o = p->sig->n_outputs; ok && o-- > 0;) {
+        td_str stem = td_str_from(p->outs[o].stem);
+        uint64_t first;
+        index->next[o] = td_map_get(&index->map, stem, &first) ? (int32_t)first : -1;
+        ok = td_map_set(&index->map, stem, o);
+    }
+    return ok;
+}
+
+static bool names_say_state(const td_name_parts *in, const td_name_parts *out) {
+    return in->says_side || in->says_state || out->says_side || out->says_state || strcmp(in->stem, out->stem) != 0;
+}
+
+/* Takes output o for input i if all but their stems agrees. */
+static bool try_pair(pairing *p, size_t i, size_t o) {
+    const td_light_port *in = &p->sig->inputs[i], *out = &p->sig->outputs[o];
+    const td_name_parts *parts = &p->ins[i];
+    if (p->out_done[o] || !names_say_state(parts, &p->outs[o]) || !fits(in, out)) return false;
+    bool cross = td_name_is_cross_cache(parts);
+    if (parts->part == TD_PART_OTHER && passes_through(p, in, out)) return false;
+    if (cross) add_cross(p, i, (ptrdiff_t)o);
+    else add_state(p, i, (ptrdiff_t)o);
+    return true;
 }
 
 static void pair_by_stem(pairing *p) {
-    for (size_t i = 0; i < p->sig->n_inputs; i++) {
+    stem_index index;
+    if (!index_stems(p, &index)) p->b->out_of_memory = true;
+    for (size_t i = 0; i < p->sig->n_inputs && !p->b->out_of_memory; i++) {
         if (p->in_done[i] || p->sig->inputs[i].kind != TD_ONNX_TYPE_TENSOR || !p->ins[i].stem[0]) continue;
-        for (size_t o = 0; o < p->sig->n_outputs; o++) {
-            if (p->out_done[o] || strcmp(p->ins[i].stem, p->outs[o].stem) != 0) continue;
-            if (!p->ins[i].says_state && !p->outs[o].says_state) continue;
-            if (!fits(&p->sig->inputs[i], &p->sig->outputs[o])) continue;
-            pair(p, i, o);
-            break;
-        }
+        uint64_t first;
+        int32_t o = td_map_get(&index.map, td_str_from(p->ins[i].stem), &first) ? (int32_t)first : -1;
+        while (o >= 0 && !try_pair(p, i, (size_t)o)) o = index.next[o];
+        if (o < 0 && td_name_is_cross_cache(&p->ins[i])) add_cross(p, i, -1);
+    }
+    td_map_free(&index.map);
+    /* names that differ by a step's mark; short names, few of them */
+    for (size_t i = 0; i < p->sig->n_inputs; i++) {
+        if (p->in_done[i] || p->sig->inputs[i].kind != TD_ONNX_TYPE_TENSOR || p->ins[i].layer > 0) continue;
+        for (size_t o = 0; o < p->sig->n_outputs; o++)
+            if (td_name_same_stem(&p->ins[i], &p->outs[o]) && try_pair(p, i, o)) break;
     }
 }
 
-/* The one free input and the one free output of a type and shape, where the input's name says that it is state. */
+/* The one free input and the one free output of a type and shape, where the names say that they are state. */
 static void pair_leftovers(pairing *p) {
     for (size_t i = 0; i < p->sig->n_inputs; i++) {
         if (p->in_done[i] || !p->ins[i].says_state) continue;
@@ -224,25 +222,50 @@ static void pair_leftovers(pairing *p) {
         for (size_t k = 0; k < p->sig->n_inputs; k++)
             n_in += !p->in_done[k] && p->ins[k].says_state && fits(&p->sig->inputs[i], &p->sig->inputs[k]);
         for (size_t o = 0; o < p->sig->n_outputs; o++) {
-            bool free_one = !p->out_done[o] && !td_str_is(p->sig->outputs[o].name, "logits") && p->outs[o].says_state &&
-                            fits(&p->sig->inputs[i], &p->sig->outputs[o]);
+            const td_light_port *out = &p->sig->outputs[o];
+            bool free_one = !p->out_done[o] && p->outs[o].says_state && fits(&p->sig->inputs[i], out) &&
+                            !passes_through(p, &p->sig->inputs[i], out);
             n_out += free_one;
             if (free_one) found = o;
         }
-        if (n_in == 1 && n_out == 1) pair(p, i, found);
+        if (n_in == 1 && n_out == 1) add_state(p, i, (ptrdiff_t)found);
     }
 }
 
+/* Keys and values that never grow among some that do are of an attention to something else: the first run makes them, later
+ * ones hand them on. */
+static void find_frozen(pairing *p, size_t first) {
+    td_plan *plan = p->b->plan;
+    bool some_grow = false;
+    for (int round = 0; round < 2; round++)
+        for (size_t k = first; k < plan->n_states; k++) {
+            td_state_tensor *s = &plan->states[k];
+            if (s->kind != TD_STATE_SEPARATE || s->part == TD_PART_OTHER || s->output < 0) continue;
+            const td_light_port *in = &p->sig->inputs[s->input], *out = &p->sig->outputs[s->output];
+            bool same = out->shape.rank == in->shape.rank && in->dim_names[s->seq_axis].n &&
+                        td_str_equal(in->dim_names[s->seq_axis], out->dim_names[s->seq_axis]);
+            if (round == 0) some_grow |= !same;
+            else if (same && some_grow) {
+                s->kind = TD_STATE_CROSS;
+                s->from_session = s->session;
+                s->from_output = s->output;
+            }
+        }
+}
+
+/* --- what has no partner */
+
 /* What the missing partner would be called: the name of the partner of a sibling, with this one's word for key or value. */
-static const char *partner_name(const pairing *p, size_t in) {
-    td_arena *arena = p->b->messages->arena;
-    const td_plan *plan = p->b->plan;
-    td_str mine = p->sig->inputs[in].name;
+static const char *partner_name(const td_plan_build_ctx *b, int32_t session, size_t in, int32_t layer) {
+    td_arena *arena = b->messages->arena;
+    const td_plan *plan = b->plan;
+    const td_signature *sig = plan->sessions[session].signature;
+    td_str mine = sig->inputs[in].name;
     for (size_t k = 0; k < plan->n_states; k++) {
         const td_state_tensor *s = &plan->states[k];
-        if (s->session != p->session || s->layer != p->ins[in].layer) continue;
-        td_str in_name = p->sig->inputs[s->input].name, out_name = p->sig->outputs[s->output].name;
-        size_t same = 0; /* common end of nothing but the differing word: find where the two inputs differ */
+        if (s->session != session || s->layer != layer || s->output < 0) continue;
+        td_str in_name = sig->inputs[s->input].name, out_name = sig->outputs[s->output].name;
+        size_t same = 0; /* find where the two inputs differ: there stands the word for key or value */
         while (same < in_name.n && same < mine.n && in_name.p[same] == mine.p[same]) same++;
         td_str theirs = {in_name.p + same, in_name.n - same}, ours = {mine.p + same, mine.n - same};
         while (theirs.n && ours.n && theirs.p[theirs.n - 1] == ours.p[ours.n - 1]) theirs.n--, ours.n--;
@@ -262,49 +285,49 @@ static const char *partner_name(const pairing *p, size_t in) {
     return "";
 }
 
-/* A cache input that nothing feeds and no output continues: an error. Cross caches are fed by wires. */
-static void report_lonely(pairing *p) {
-    const td_plan_session *session = &p->b->plan->sessions[p->session];
-    for (size_t i = 0; i < p->sig->n_inputs; i++) {
-        const name_parts *parts = &p->ins[i];
-        bool cache = parts->part != TD_PART_OTHER && parts->layer >= 0 && p->sig->inputs[i].shape.rank >= 3;
-        if (p->in_done[i] || !cache || parts->cross || p->b->plan->n_sessions > 1) continue;
-        const char *wanted = partner_name(p, i);
-        td_str name = p->sig->inputs[i].name;
-        td_messages_add(
-            p->b->messages, TREADLE_MESSAGE_ERROR, td_plan_session_place(p->b, session),
-            "state input \"%.*s\" of session \"%.*s\" has no partner: expected an output%s%s%s that continues it (outputs: %s)",
-            TD_STR_ARGS(name), TD_STR_ARGS(session->name), wanted[0] ? " \"" : "", wanted, wanted[0] ? "\"" : "",
-            td_plan_port_names(p->b->messages->arena, p->sig->outputs, p->sig->n_outputs));
-        session->feeds[i] = (td_feed){TD_FEED_NONE, -2}; /* reported: not unfed as well */
-    }
+bool td_plan_report_lonely(td_plan_build_ctx *b, int32_t session, size_t input) {
+    const td_plan_session *s = &b->plan->sessions[session];
+    const td_name_parts *parts = &b->ins[session][input];
+    if (parts->part == TD_PART_OTHER || parts->layer < 0 || s->signature->inputs[input].shape.rank < 3) return false;
+    const char *wanted = partner_name(b, session, input, parts->layer);
+    td_messages_add(
+        b->messages, TREADLE_MESSAGE_ERROR, td_plan_session_place(b, s),
+        "state input \"%.*s\" of session \"%.*s\" has no partner: expected an output%s%s%s that continues it (outputs: %s)",
+        TD_STR_ARGS(s->signature->inputs[input].name), TD_STR_ARGS(s->name), wanted[0] ? " \"" : "", wanted,
+        wanted[0] ? "\"" : "", td_plan_port_names(b->messages->arena, s->signature->outputs, s->signature->n_outputs));
+    s->feeds[input] = (td_feed){TD_FEED_NONE, TD_FEED_SAID};
+    return true;
 }
 
 static void pair_session(td_plan_build_ctx *b, int32_t index) {
     td_plan_session *session = &b->plan->sessions[index];
     const td_signature *sig = session->signature;
-    td_arena *arena = &b->plan->arena;
-    pairing p = {.b = b, .session = index, .sig = sig};
-    p.ins = TD_ARENA_ARRAY(arena, name_parts, sig->n_inputs);
-    p.outs = TD_ARENA_ARRAY(arena, name_parts, sig->n_outputs);
-    p.in_done = TD_ARENA_ARRAY(arena, bool, sig->n_inputs);
-    p.out_done = TD_ARENA_ARRAY(arena, bool, sig->n_outputs);
-    if (!p.ins || !p.outs || !p.in_done || !p.out_done) {
+    pairing p = {.b = b, .session = index, .sig = sig, .ins = b->ins[index], .outs = b->outs[index]};
+    int64_t fixed_rows;
+    td_plan_find_rows(b, index, &p.rows, &fixed_rows);
+    p.in_done = TD_ARENA_ARRAY(b->scratch, bool, sig->n_inputs);
+    p.out_done = TD_ARENA_ARRAY(b->scratch, bool, sig->n_outputs);
+    if (!p.in_done || !p.out_done) {
         b->out_of_memory = true;
         return;
     }
-    for (size_t i = 0; i < sig->n_inputs; i++) {
-        take_apart(sig->inputs[i].name, &p.ins[i]);
-        p.in_done[i] = td_plan_role(session, i) != TD_ROLE_NONE;
-    }
-    for (size_t o = 0; o < sig->n_outputs; o++) take_apart(sig->outputs[o].name, &p.outs[o]);
-    const td_config *c = b->config;
-    pair_by_patterns(&p, c->state.past_key, c->state.present_key, TD_PART_KEY);
-    pair_by_patterns(&p, c->state.past_value, c->state.present_value, TD_PART_VALUE);
-    pair_by_patterns(&p, c->state.past, c->state.present, TD_PART_BOTH);
+    for (size_t i = 0; i < sig->n_inputs; i++) p.in_done[i] = td_plan_role(session, i) != TD_ROLE_NONE;
+    for (size_t o = 0; o < sig->n_outputs; o++)
+        p.out_done[o] = td_str_is(td_plan_wire_name(session, false, o), "logits");
+    size_t first = b->plan->n_states;
+    const td_config_state *c = &b->config->state;
+    pair_declared(&p);
+    pair_by_patterns(&p, c->past_key, c->present_key, TD_PART_KEY);
+    pair_by_patterns(&p, c->past_value, c->present_value, TD_PART_VALUE);
+    pair_by_patterns(&p, c->past, c->present, TD_PART_BOTH);
     pair_by_stem(&p);
     pair_leftovers(&p);
-    report_lonely(&p);
+    find_frozen(&p, first);
+    for (size_t i = 0; i < sig->n_inputs && b->plan->n_sessions == 1; i++)
+        if (!p.in_done[i]) td_plan_report_lonely(b, index, i);
+    for (size_t k = first; k < b->plan->n_states; k++) /* caches grow by tokens, whatever the input is called */
+        session->takes_tokens |=
+            b->plan->states[k].kind != TD_STATE_RECURRENT && b->plan->states[k].part != TD_PART_OTHER;
 }
 
 void td_plan_find_states(td_plan_build_ctx *b) {
@@ -318,4 +341,5 @@ void td_plan_find_states(td_plan_build_ctx *b) {
     }
     for (size_t i = 0; i < b->plan->n_sessions && !b->out_of_memory; i++)
         if (b->plan->sessions[i].signature) pair_session(b, (int32_t)i);
+    check_declared(b);
 }

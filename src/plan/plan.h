@@ -71,9 +71,10 @@ typedef struct td_state_tensor {
 typedef struct td_plan_wire {
     int32_t from_session, from_output, to_session, to_input;
     int32_t next;
-    bool hold;       /* the value of the last prompt run is kept for later steps */
-    bool once;       /* the source is a once step: kept for the whole request */
-    const char *why; /* "declared", "equal names", "the only one that fits", "cross cache" */
+    bool hold;                    /* the value of the last prompt run is kept for later steps */
+    bool once;                    /* the source is a once step: kept for the whole request */
+    const char *why;              /* "declared", "equal names", "equal stems", "the only one that fits" */
+    const td_config_wire *config; /* NULL: found */
 } td_plan_wire;
 
 /* A tensor that the caller gives under a graph's input name. */
@@ -111,6 +112,7 @@ typedef struct td_plan_step {
     td_when when, declared;
     bool promoted;
     td_loop loop;
+    const td_config_step *config; /* NULL: found */
     /* per_image: */
     int32_t loop_input;     /* input of the session that is sliced on dimension 0 */
     const td_slice *slices; /* [n_inputs of the session]; NULL: batched */
@@ -214,36 +216,13 @@ typedef struct td_plan {
 treadle_status td_plan_build(const td_config *config, td_messages *messages, td_plan **out, treadle_error *err);
 void td_plan_free(td_plan *plan);
 
-/* --- stages (build.c calls them in this order) */
-typedef struct td_plan_build_ctx {
-    const td_config *config;
-    td_plan *plan;
-    td_messages *messages;
-    bool out_of_memory;
-} td_plan_build_ctx;
-
-void td_plan_find_states(td_plan_build_ctx *b);  /* pair.c */
-void td_plan_find_steps(td_plan_build_ctx *b);   /* flow.c */
-void td_plan_find_wires(td_plan_build_ctx *b);   /* wire.c */
-void td_plan_promote(td_plan_build_ctx *b);      /* flow.c */
-void td_plan_check_tokens(td_plan_build_ctx *b); /* build.c */
-
 int32_t td_plan_find_session(const td_plan *plan, td_str name); /* -1: none */
 /* A name in a config for an input of a session: the graph's name, else a role or wire name renamed by io. -1: none. */
 int32_t td_plan_input_index(const td_plan_session *session, td_str name);
 int32_t td_plan_output_index(const td_plan_session *session, td_str name);
-void td_plan_find_roles(td_plan_session *session); /* roles.c */
 /* The role of an input; TD_ROLE_NONE. */
 static inline td_role td_plan_role(const td_plan_session *session, size_t input) { return session->roles[input]; }
 int32_t td_plan_input_of_role(const td_plan_session *session, td_role role); /* -1: none */
-/* True if every node that takes one of these inputs directly is a GroupQueryAttention. */
-bool td_plan_all_gqa(const td_plan *plan, int32_t session);
-/* The longest timeline that a fixed table of positions in the graph allows; 0: no such table. */
-int64_t td_plan_position_table(const td_plan_session *session);
-/* Places for messages: the value of the session, or nothing. */
-td_place td_plan_session_place(const td_plan_build_ctx *b, const td_plan_session *session);
-/* Text of all names of a port list, for "available" lists, in the message arena. */
-const char *td_plan_port_names(td_arena *arena, const td_light_port *ports, size_t n);
 
 /* Writes "steps", "wires", "roles", "state", "positions", "feeds" as one object. */
 void td_plan_write_json(const td_plan *plan, td_json_writer *w);

@@ -1,7 +1,7 @@
-/* plan/roles.c - what the nodes around an input say: roles that no name tells, who takes the caches, tables of positions. */
-#include "plan/plan.h"
+/* plan/roles.c - which inputs the runtime makes: by name, by io's rename, by the slot of the op that takes them. */
+#include "plan/build.h"
 
-/* Other names in use for a role; only integers are looked at. */
+/* Other names in use for a role; only integers and masks are looked at. */
 static const struct {
     const char *name;
     td_role role;
@@ -11,47 +11,91 @@ static const struct {
     {"ids", TD_ROLE_INPUT_IDS},
     {"input_tokens", TD_ROLE_INPUT_IDS},
     {"mask", TD_ROLE_ATTENTION_MASK},
+    {"input_mask", TD_ROLE_ATTENTION_MASK},
     {"positions", TD_ROLE_POSITION_IDS},
     {"pos_ids", TD_ROLE_POSITION_IDS},
     {"position", TD_ROLE_POSITION_IDS},
+    {"segment_ids", TD_ROLE_TOKEN_TYPE_IDS},
     {"past_seq_len", TD_ROLE_PAST_SEQUENCE_LENGTH},
+    {"past_sequence_lengths", TD_ROLE_PAST_SEQUENCE_LENGTH},
+    {"past_key_values_length", TD_ROLE_PAST_SEQUENCE_LENGTH},
+    {"past_length", TD_ROLE_PAST_SEQUENCE_LENGTH},
+    {"past_len", TD_ROLE_PAST_SEQUENCE_LENGTH},
     {"total_seq_len", TD_ROLE_TOTAL_SEQUENCE_LENGTH},
+    {"total_length", TD_ROLE_TOTAL_SEQUENCE_LENGTH},
+    {"current_seq_len", TD_ROLE_CURRENT_SEQUENCE_LENGTH},
+    {"current_length", TD_ROLE_CURRENT_SEQUENCE_LENGTH},
+    {"cumulative_sequence_lengths", TD_ROLE_CUMULATIVE_SEQUENCE_LENGTH},
+    {"cumulative_seqlens", TD_ROLE_CUMULATIVE_SEQUENCE_LENGTH},
+    {"input_pos", TD_ROLE_CACHE_POSITION},
+    {"write_index", TD_ROLE_WRITE_INDICES},
+    {"cache_write_indices", TD_ROLE_WRITE_INDICES},
+    {"kv_seqlen", TD_ROLE_NONPAD_KV_SEQLEN},
 };
 
-enum { GQA_PAST_KEY = 3, GQA_PAST_VALUE = 4, GQA_SEQLENS = 5, GQA_TOTAL = 6, GQA_COS = 7 };
+/* What an op's slot wants, for inputs whose names say nothing. */
+static const struct {
+    const char *domain, *op_type;
+    uint32_t slot;
+    td_role role;
+} slots[] = {
+    {"com.microsoft", "GroupQueryAttention", 5, TD_ROLE_SEQLENS_K},
+    {"com.microsoft", "GroupQueryAttention", 6, TD_ROLE_TOTAL_SEQUENCE_LENGTH},
+    {"com.microsoft", "DecoderMaskedMultiHeadAttention", 7, TD_ROLE_PAST_SEQUENCE_LENGTH},
+    {"com.microsoft", "DecoderMaskedMultiHeadAttention", 9, TD_ROLE_CACHE_INDIRECTION},
+    {"", "TensorScatter", 2, TD_ROLE_WRITE_INDICES},
+    {"", "Attention", 6, TD_ROLE_NONPAD_KV_SEQLEN},
+};
 
-static bool is_gqa(const td_onnx_node *node) {
-    return td_str_is(node->op_type, "GroupQueryAttention") && td_str_is(node->domain, "com.microsoft");
+static bool is_integer(const td_light_port *port) {
+    td_kind kind = td_dtype_kind(port->dtype);
+    return port->kind == TD_ONNX_TYPE_TENSOR && (kind == TD_KIND_INT || kind == TD_KIND_UINT || kind == TD_KIND_BOOL);
 }
 
-static bool takes(const td_onnx_node *node, size_t slot, td_str name) {
-    return slot < node->n_inputs && td_str_equal(node->inputs[slot], name);
-}
-
-/* The role of an input by the slot of the attention op that takes it. */
-static td_role role_by_use(const td_onnx_graph *graph, td_str name) {
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        if (!is_gqa(&graph->nodes[i])) continue;
-        if (takes(&graph->nodes[i], GQA_SEQLENS, name)) return TD_ROLE_SEQLENS_K;
-        if (takes(&graph->nodes[i], GQA_TOTAL, name)) return TD_ROLE_TOTAL_SEQUENCE_LENGTH;
-    }
+static td_role role_by_use(const td_plan_build_ctx *b, int32_t session, size_t input) {
+    const td_uses *uses = &b->uses[session];
+    for (int32_t u = uses->first[input]; u >= 0; u = uses->items[u].next)
+        for (size_t k = 0; k < TD_COUNT(slots); k++)
+            if (uses->items[u].slot == slots[k].slot && td_use_is(&uses->items[u], slots[k].domain, slots[k].op_type))
+                return slots[k].role;
     return TD_ROLE_NONE;
 }
 
-static bool is_integer(td_dtype dtype) {
-    td_kind kind = td_dtype_kind(dtype);
-    return kind == TD_KIND_INT || kind == TD_KIND_UINT || kind == TD_KIND_BOOL;
-}
-
-static td_role role_of(const td_plan_session *s, const td_light_port *port) {
+/* By the graph's name, else by the name that io gives it. */
+static td_role role_by_name(const td_plan_session *s, const td_light_port *port) {
     int role = td_words_find(td_role_words, port->name);
     for (size_t i = 0; role < 0 && i < s->config->n_inputs; i++)
         if (td_str_equal(s->config->inputs[i].to, port->name))
             role = td_words_find(td_role_words, s->config->inputs[i].from);
-    if (role >= 0) return (td_role)role;
-    return port->kind == TD_ONNX_TYPE_TENSOR && is_integer(port->dtype)
-               ? role_by_use(&s->signature->model->graph, port->name)
-               : TD_ROLE_NONE;
+    return role < 0 ? TD_ROLE_NONE : (td_role)role;
+}
+
+static td_role alias_of(td_str name) {
+    for (size_t k = 0; k < TD_COUNT(aliases); k++)
+        if (td_str_is(name, aliases[k].name)) return aliases[k].role;
+    /* what a tracing exporter calls the number of logits to keep when it takes the negative of it */
+    return td_str_starts(name, TD_STR("onnx::Neg_")) ? TD_ROLE_NUM_LOGITS_TO_KEEP : TD_ROLE_NONE;
+}
+
+/* Ids by use: the only integer input of two dimensions whose rows a Gather takes from a constant table. */
+static void find_ids_by_use(td_plan_build_ctx *b, int32_t session) {
+    td_plan_session *s = &b->plan->sessions[session];
+    const td_uses *uses = &b->uses[session];
+    ptrdiff_t found = -1;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        const td_light_port *port = &s->signature->inputs[i];
+        if (td_name_modality(port->name) != TD_MODALITY_NONE) return; /* rows of patches or frames, maybe */
+        if (s->roles[i] != TD_ROLE_NONE || !is_integer(port) || port->shape.rank != 2) continue;
+        for (int32_t u = uses->first[i]; u >= 0; u = uses->items[u].next) {
+            const td_use *use = &uses->items[u];
+            if (!td_use_is(use, "", "Gather") || use->slot != 1) continue;
+            const td_onnx_tensor *table = td_plan_initializer(&s->signature->model->graph, use->node->inputs[0]);
+            if (!table || table->rank != 2) continue;
+            if (found >= 0 && found != (ptrdiff_t)i) return;
+            found = (ptrdiff_t)i;
+        }
+    }
+    if (found >= 0) s->roles[found] = TD_ROLE_INPUT_IDS;
 }
 
 int32_t td_plan_input_of_role(const td_plan_session *session, td_role role) {
@@ -60,52 +104,83 @@ int32_t td_plan_input_of_role(const td_plan_session *session, td_role role) {
     return -1;
 }
 
-void td_plan_find_roles(td_plan_session *s) {
-    for (size_t i = 0; i < s->signature->n_inputs; i++) s->roles[i] = role_of(s, &s->signature->inputs[i]);
+int32_t td_plan_token_input(const td_plan_session *s) {
+    static const td_role wanted[] = {TD_ROLE_INPUT_IDS, TD_ROLE_DECODER_INPUT_IDS, TD_ROLE_INPUTS_EMBEDS};
+    for (size_t k = 0; k < TD_COUNT(wanted); k++) {
+        int32_t input = td_plan_input_of_role(s, wanted[k]);
+        if (input >= 0) return input;
+    }
+    return -1;
+}
+
+void td_plan_find_roles(td_plan_build_ctx *b, int32_t session) {
+    td_plan_session *s = &b->plan->sessions[session];
+    const td_config *c = b->config;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         const td_light_port *port = &s->signature->inputs[i];
-        if (s->roles[i] != TD_ROLE_NONE || port->kind != TD_ONNX_TYPE_TENSOR || !is_integer(port->dtype)) continue;
-        for (size_t k = 0; k < TD_COUNT(aliases); k++)
-            if (td_str_is(port->name, aliases[k].name) && td_plan_input_of_role(s, aliases[k].role) < 0)
-                s->roles[i] = aliases[k].role;
+        s->roles[i] = role_by_name(s, port);
+        if (c->state.position_input.n && td_str_equal(c->state.position_input, port->name))
+            s->roles[i] = TD_ROLE_POSITION_IDS;
+        if (s->roles[i] == TD_ROLE_NONE && is_integer(port)) s->roles[i] = role_by_use(b, session, i);
     }
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        const td_light_port *port = &s->signature->inputs[i];
+        if (s->roles[i] != TD_ROLE_NONE || !is_integer(port)) continue;
+        td_role role = alias_of(port->name);
+        if (role != TD_ROLE_NONE && td_plan_input_of_role(s, role) < 0) s->roles[i] = role;
+    }
+    if (td_plan_token_input(s) < 0) find_ids_by_use(b, session);
+    int32_t token = td_plan_token_input(s);
+    s->takes_tokens = token >= 0;
+    if (token < 0) return;
+    const td_shape *shape = &s->signature->inputs[token].shape;
+    if (shape->rank >= 2 && shape->dims[1] > 0) s->fixed_tokens = shape->dims[1];
+    if (shape->rank >= 1 && shape->dims[0] > 0) s->fixed_rows = shape->dims[0];
 }
 
-bool td_plan_all_gqa(const td_plan *plan, int32_t session) {
-    const td_signature *sig = plan->sessions[session].signature;
-    bool any = false;
-    for (size_t k = 0; k < plan->n_states; k++) {
-        if (plan->states[k].session != session) continue;
-        td_str name = sig->inputs[plan->states[k].input].name;
-        for (size_t i = 0; i < sig->model->graph.n_nodes; i++) {
-            const td_onnx_node *node = &sig->model->graph.nodes[i];
-            for (size_t slot = 0; slot < node->n_inputs; slot++) {
-                if (!td_str_equal(node->inputs[slot], name)) continue;
-                if (!is_gqa(node) || (slot != GQA_PAST_KEY && slot != GQA_PAST_VALUE)) return false;
-                any = true;
-            }
-        }
-    }
-    return any;
-}
-
-static const td_onnx_tensor *initializer(const td_onnx_graph *graph, td_str name) {
+const td_onnx_tensor *td_plan_initializer(const td_onnx_graph *graph, td_str name) {
     for (size_t i = 0; i < graph->n_initializers; i++)
         if (td_str_equal(graph->initializers[i].name, name)) return &graph->initializers[i];
     return NULL;
 }
 
-int64_t td_plan_position_table(const td_plan_session *session) {
-    const td_onnx_graph *graph = &session->signature->model->graph;
-    int32_t input = td_plan_input_of_role(session, TD_ROLE_POSITION_IDS);
-    td_str positions = input < 0 ? (td_str){0} : session->signature->inputs[input].name;
+bool td_plan_all_gqa(const td_plan_build_ctx *b, int32_t session) {
+    enum { PAST_KEY = 3, PAST_VALUE = 4 };
+    bool any = false;
+    for (size_t k = 0; k < b->plan->n_states; k++) {
+        const td_state_tensor *state = &b->plan->states[k];
+        if (state->session != session) continue;
+        const td_uses *uses = &b->uses[session];
+        for (int32_t u = uses->first[state->input]; u >= 0; u = uses->items[u].next) {
+            const td_use *use = &uses->items[u];
+            if (!td_use_is(use, "com.microsoft", "GroupQueryAttention")) return false;
+            if (use->slot != PAST_KEY && use->slot != PAST_VALUE) return false;
+            any = true;
+        }
+    }
+    return any;
+}
+
+int64_t td_plan_position_table(const td_plan_build_ctx *b, int32_t session) {
+    enum { GATHER_INDICES = 1, GQA_COS = 7 };
+    const td_plan_session *s = &b->plan->sessions[session];
+    const td_onnx_graph *graph = &s->signature->model->graph;
+    int32_t input = td_plan_input_of_role(s, TD_ROLE_POSITION_IDS);
     int64_t shortest = 0;
+    const td_uses *uses = &b->uses[session];
+    for (int32_t u = input < 0 ? -1 : uses->first[input]; u >= 0; u = uses->items[u].next) {
+        const td_use *use = &uses->items[u];
+        if (!td_use_is(use, "", "Gather") || use->slot != GATHER_INDICES) continue;
+        const td_onnx_tensor *t = td_plan_initializer(graph, use->node->inputs[0]);
+        if (t && t->rank > 0 && t->dims[0] > 0 && (!shortest || t->dims[0] < shortest)) shortest = t->dims[0];
+    }
+    td_str last = {0}; /* layers share their tables */
     for (size_t i = 0; i < graph->n_nodes; i++) {
         const td_onnx_node *node = &graph->nodes[i];
-        td_str table = {0};
-        if (td_str_is(node->op_type, "Gather") && positions.n && takes(node, 1, positions)) table = node->inputs[0];
-        else if (is_gqa(node) && node->n_inputs > GQA_COS) table = node->inputs[GQA_COS];
-        const td_onnx_tensor *t = table.n ? initializer(graph, table) : NULL;
+        if (!td_str_is(node->op_type, "GroupQueryAttention") || node->n_inputs <= GQA_COS) continue;
+        if (!node->inputs[GQA_COS].n || td_str_equal(node->inputs[GQA_COS], last)) continue;
+        last = node->inputs[GQA_COS];
+        const td_onnx_tensor *t = td_plan_initializer(graph, last);
         if (t && t->rank > 0 && t->dims[0] > 0 && (!shortest || t->dims[0] < shortest)) shortest = t->dims[0];
     }
     return shortest;

@@ -1,6 +1,5 @@
-/* plan/wire.c - what feeds each input: declared wires, roles, state, equal names, the only one that fits; what is left in a
- * session that takes no tokens is the request's, anything else is an error that names the candidates. */
-#include "plan/plan.h"
+/* plan/wire.c - declared wires: their ends exist, fit, close no circle, and no two that run in one step end at one input. */
+#include "plan/build.h"
 
 int32_t td_plan_find_session(const td_plan *plan, td_str name) {
     for (size_t i = 0; i < plan->n_sessions; i++)
@@ -31,6 +30,15 @@ int32_t td_plan_output_index(const td_plan_session *session, td_str name) {
     return (int32_t)at;
 }
 
+td_str td_plan_wire_name(const td_plan_session *session, bool input, size_t port) {
+    td_str name = input ? session->signature->inputs[port].name : session->signature->outputs[port].name;
+    const td_rename *rows = input ? session->config->inputs : session->config->outputs;
+    size_t n = input ? session->config->n_inputs : session->config->n_outputs;
+    for (size_t i = 0; i < n; i++)
+        if (td_str_equal(rows[i].to, name)) return rows[i].from;
+    return name;
+}
+
 const char *td_plan_port_names(td_arena *arena, const td_light_port *ports, size_t n) {
     td_buf text = {0};
     for (size_t i = 0; i < n && i < 64; i++) td_buf_printf(&text, "%s%.*s", i ? ", " : "", TD_STR_ARGS(ports[i].name));
@@ -40,15 +48,9 @@ const char *td_plan_port_names(td_arena *arena, const td_light_port *ports, size
     return out ? out : "";
 }
 
-/* --- declared wires */
-
-typedef struct end {
-    int32_t session, port; /* -1: reported */
-} end;
-
 /* "session.tensor": the session's name may hold dots, so the longest declared one wins. */
-static end resolve_end(td_plan_build_ctx *b, td_str text, const td_json *json, bool from) {
-    end out = {-1, -1};
+td_plan_end td_plan_resolve_end(td_plan_build_ctx *b, td_str text, const td_json *json, bool from) {
+    td_plan_end out = {-1, -1};
     td_str tensor = {0};
     for (size_t i = 0; i < b->plan->n_sessions; i++) {
         td_str name = b->plan->sessions[i].name;
@@ -75,7 +77,7 @@ static end resolve_end(td_plan_build_ctx *b, td_str text, const td_json *json, b
         return out;
     }
     const td_plan_session *s = &b->plan->sessions[out.session];
-    if (!s->signature) return (end){-1, -1};
+    if (!s->signature) return (td_plan_end){-1, -1};
     out.port = from ? td_plan_output_index(s, tensor) : td_plan_input_index(s, tensor);
     if (out.port < 0)
         td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, place,
@@ -87,7 +89,15 @@ static end resolve_end(td_plan_build_ctx *b, td_str text, const td_json *json, b
     return out;
 }
 
-static bool ends_fit(td_plan_build_ctx *b, const td_config_wire *wire, end from, end to) {
+bool td_plan_ports_fit(const td_light_port *out, const td_light_port *in) {
+    if (out->kind != TD_ONNX_TYPE_TENSOR || in->kind != TD_ONNX_TYPE_TENSOR || out->dtype != in->dtype) return false;
+    if (out->shape.rank != in->shape.rank) return out->shape.rank < 0 || in->shape.rank < 0;
+    for (int i = 0; i < in->shape.rank; i++)
+        if (in->shape.dims[i] >= 0 && out->shape.dims[i] >= 0 && in->shape.dims[i] != out->shape.dims[i]) return false;
+    return true;
+}
+
+static bool ends_fit(td_plan_build_ctx *b, const td_config_wire *wire, td_plan_end from, td_plan_end to) {
     const td_light_port *out = &b->plan->sessions[from.session].signature->outputs[from.port];
     const td_light_port *in = &b->plan->sessions[to.session].signature->inputs[to.port];
     td_place place = td_tree_place(b->messages->arena, wire->json, false);
@@ -114,16 +124,24 @@ static bool ends_fit(td_plan_build_ctx *b, const td_config_wire *wire, end from,
     return true;
 }
 
-static void add_wire(td_plan_build_ctx *b, end from, end to, bool hold, const char *why) {
+void td_plan_add_wire(td_plan_build_ctx *b, td_plan_end from, td_plan_end to, bool hold, const char *why) {
     td_plan *plan = b->plan;
-    plan->wires[plan->n_wires] = (td_plan_wire){.from_session = from.session,
-                                                .from_output = from.port,
-                                                .to_session = to.session,
-                                                .to_input = to.port,
-                                                .next = -1,
-                                                .hold = hold,
-                                                .why = why};
-    plan->sessions[to.session].feeds[to.port] = (td_feed){TD_FEED_WIRE, (int32_t)plan->n_wires++};
+    int32_t index = (int32_t)plan->n_wires++;
+    plan->wires[index] = (td_plan_wire){.from_session = from.session,
+                                        .from_output = from.port,
+                                        .to_session = to.session,
+                                        .to_input = to.port,
+                                        .next = -1,
+                                        .hold = hold,
+                                        .why = why};
+    td_feed *feed = &plan->sessions[to.session].feeds[to.port];
+    if (feed->kind != TD_FEED_WIRE) {
+        *feed = (td_feed){TD_FEED_WIRE, index};
+        return;
+    }
+    td_plan_wire *last = &plan->wires[feed->index];
+    while (last->next >= 0) last = &plan->wires[last->next];
+    last->next = index;
 }
 
 /* True if `from` can be reached from `to` over the wires so far; the way is left in path. */
@@ -139,7 +157,7 @@ static bool reaches(const td_plan *plan, int32_t to, int32_t from, bool *seen, i
     return false;
 }
 
-static bool closes_circle(td_plan_build_ctx *b, const td_config_wire *wire, end from, end to) {
+static bool closes_circle(td_plan_build_ctx *b, const td_config_wire *wire, td_plan_end from, td_plan_end to) {
     td_plan *plan = b->plan;
     bool *seen = TD_ARENA_ARRAY(&plan->arena, bool, plan->n_sessions);
     int32_t *path = TD_ARENA_ARRAY(&plan->arena, int32_t, plan->n_sessions + 1);
@@ -159,152 +177,76 @@ static bool closes_circle(td_plan_build_ctx *b, const td_config_wire *wire, end 
     return true;
 }
 
-static void declared_wires(td_plan_build_ctx *b) {
-    for (size_t i = 0; i < b->config->n_wires && !b->out_of_memory; i++) {
-        const td_config_wire *wire = &b->config->wires[i];
-        end from = resolve_end(b, wire->from, wire->from_json, true),
-            to = resolve_end(b, wire->to, wire->to_json, false);
-        if (from.session < 0 || from.port < 0 || to.session < 0 || to.port < 0) continue;
-        if (!ends_fit(b, wire, from, to) || closes_circle(b, wire, from, to)) continue;
-        add_wire(b, from, to, wire->hold, "declared");
+/* A wire to an input that has state: it fills a cross cache, starts a recurrence, or takes the place of a cache. */
+static bool wire_to_state(td_plan_build_ctx *b, td_plan_end from, td_plan_end to, bool *dropped) {
+    td_plan *plan = b->plan;
+    const td_feed *feed = &plan->sessions[to.session].feeds[to.port];
+    if (feed->kind != TD_FEED_STATE) return false;
+    td_state_tensor *s = &plan->states[feed->index];
+    if (s->kind != TD_STATE_CROSS && s->kind != TD_STATE_RECURRENT) {
+        dropped[feed->index] = true;
+        plan->sessions[s->session].out_state[s->output] = -1;
+        return false;
     }
-}
-
-/* --- found wires */
-
-static bool ports_fit(const td_light_port *out, const td_light_port *in) {
-    if (out->kind != TD_ONNX_TYPE_TENSOR || in->kind != TD_ONNX_TYPE_TENSOR || out->dtype != in->dtype) return false;
-    if (out->shape.rank != in->shape.rank) return false;
-    for (int i = 0; i < in->shape.rank; i++)
-        if (in->shape.dims[i] >= 0 && out->shape.dims[i] >= 0 && in->shape.dims[i] != out->shape.dims[i]) return false;
+    s->from_session = from.session;
+    s->from_output = from.port;
     return true;
 }
 
-static bool is_unfed(const td_plan_session *s, size_t input) {
-    return s->feeds[input].kind == TD_FEED_NONE && s->feeds[input].index == -1 && !s->signature->inputs[input].optional;
-}
-
-static bool output_is_used(const td_plan *plan, int32_t session, int32_t output) {
-    for (size_t i = 0; i < plan->n_wires; i++)
-        if (plan->wires[i].from_session == session && plan->wires[i].from_output == output) return true;
-    return false;
-}
-
-/* Steps before the session's first step. */
-static size_t steps_before(const td_plan *plan, int32_t session) {
-    for (size_t i = 0; i < plan->n_steps; i++)
-        if (plan->steps[i].session == session) return i;
-    return 0;
-}
-
-static void feed_roles(td_plan_session *s) {
-    for (size_t i = 0; i < s->signature->n_inputs; i++) {
-        td_role role = td_plan_role(s, i);
-        if (s->feeds[i].kind != TD_FEED_NONE || role == TD_ROLE_NONE) continue;
-        if (s->takes_tokens && role != TD_ROLE_INPUTS_EMBEDS) s->feeds[i] = (td_feed){TD_FEED_ROLE, (int32_t)role};
-    }
-}
-
-static void equal_names(td_plan_build_ctx *b, int32_t session) {
-    td_plan *plan = b->plan;
-    td_plan_session *s = &plan->sessions[session];
-    size_t before = steps_before(plan, session);
-    for (size_t i = 0; i < s->signature->n_inputs; i++) {
-        if (s->feeds[i].kind != TD_FEED_NONE || s->feeds[i].index != -1) continue;
-        for (size_t k = before; k-- > 0;) {
-            int32_t from = plan->steps[k].session;
-            int32_t output =
-                (int32_t)td_signature_find_output(plan->sessions[from].signature, s->signature->inputs[i].name);
-            if (from == session || output < 0) continue;
-            add_wire(b, (end){from, output}, (end){session, (int32_t)i}, false, "equal names");
-            break;
-        }
-    }
-}
-
-/* Candidates for an unfed input: unused outputs of earlier steps that fit. Returns how many; the last in *found; names in text. */
-static size_t candidates(const td_plan *plan, int32_t session, size_t input, end *found, td_buf *text) {
-    size_t n = 0;
-    for (size_t k = 0; k < steps_before(plan, session); k++) {
-        int32_t from = plan->steps[k].session;
-        const td_plan_session *f = &plan->sessions[from];
-        for (size_t o = 0; o < f->signature->n_outputs; o++) {
-            if (f->out_state[o] >= 0 || f->logits == (int32_t)o || output_is_used(plan, from, (int32_t)o)) continue;
-            if (!ports_fit(&f->signature->outputs[o], &plan->sessions[session].signature->inputs[input])) continue;
-            *found = (end){from, (int32_t)o};
-            td_buf_printf(text, "%s%.*s.%.*s", n++ ? ", " : "", TD_STR_ARGS(f->name),
-                          TD_STR_ARGS(f->signature->outputs[o].name));
-        }
-    }
-    return n;
-}
-
-static void only_fitting(td_plan_build_ctx *b, int32_t session) {
-    td_plan_session *s = &b->plan->sessions[session];
-    size_t n_unfed = 0, input = 0, n_fed = 0;
-    for (size_t i = 0; i < s->signature->n_inputs; i++) {
-        if (is_unfed(s, i)) n_unfed++, input = i;
-        n_fed += s->feeds[i].kind != TD_FEED_NONE;
-    }
-    if (n_unfed != 1 || (!n_fed && !s->takes_tokens)) return;
-    td_buf text = {0};
-    end found = {-1, -1};
-    if (candidates(b->plan, session, input, &found, &text) == 1) {
-        add_wire(b, found, (end){session, (int32_t)input}, false, "the only one that fits");
-        td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, td_plan_session_place(b, s),
-                        "%.*s feeds %.*s.%.*s: the only one that fits", (int)text.n, text.p, TD_STR_ARGS(s->name),
-                        TD_STR_ARGS(s->signature->inputs[input].name));
-    }
-    td_buf_free(&text);
-}
-
-static void report_unfed(td_plan_build_ctx *b, int32_t session) {
-    td_plan_session *s = &b->plan->sessions[session];
-    td_buf names = {0}, text = {0};
-    const char *first = NULL;
-    for (size_t i = 0; i < s->signature->n_inputs; i++) {
-        if (!is_unfed(s, i)) continue;
-        if (!s->takes_tokens) {
-            s->feeds[i] = (td_feed){TD_FEED_REQUEST, (int32_t)i};
-            continue;
-        }
-        td_str name = s->signature->inputs[i].name;
-        end found;
-        td_buf_printf(&names, "%s%.*s.%.*s (candidates: ", names.n ? ", " : "", TD_STR_ARGS(s->name),
-                      TD_STR_ARGS(name));
-        td_buf_clear(&text);
-        if (!candidates(b->plan, session, i, &found, &text)) td_buf_text(&text, "none");
-        td_buf_str(&names, td_buf_view(&text));
-        td_buf_char(&names, ')');
-        if (!first) first = td_arena_printf(b->messages->arena, "%.*s.%.*s", TD_STR_ARGS(s->name), TD_STR_ARGS(name));
-    }
-    if (names.n)
-        td_messages_add(
-            b->messages, TREADLE_MESSAGE_ERROR, td_plan_session_place(b, s),
-            "expected something to feed every input, found nothing for %s. Add {\"from\": \"SESSION.OUTPUT\", \"to\": \"%s\"} "
-            "to pipeline.dataflow",
-            names.p, first ? first : "");
-    if (names.failed || text.failed) b->out_of_memory = true;
-    td_buf_free(&names);
-    td_buf_free(&text);
-}
-
-void td_plan_find_wires(td_plan_build_ctx *b) {
+void td_plan_declared_wires(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     size_t most = b->config->n_wires;
-    bool complete = b->messages->n_errors == 0;
-    for (size_t i = 0; i < plan->n_sessions; i++)
-        if (plan->sessions[i].signature) most += plan->sessions[i].signature->n_inputs;
+    for (size_t i = 0; i < plan->n_sessions; i++) /* every found wire has an input and a step of its own */
+        if (plan->sessions[i].signature) most += plan->sessions[i].signature->n_inputs * 2;
     plan->wires = TD_ARENA_ARRAY(&plan->arena, td_plan_wire, most);
-    if (!plan->wires) {
+    bool *dropped = TD_ARENA_ARRAY(b->scratch, bool, plan->n_states), any = false;
+    b->max_wires = most;
+    if (!plan->wires || !dropped) {
         b->out_of_memory = true;
         return;
     }
-    declared_wires(b);
-    /* Guesses over a config with faults would only add messages that are not true. */
-    if (!complete || b->messages->n_errors || b->out_of_memory) return;
-    for (size_t k = 0; k < plan->n_steps; k++) feed_roles(&plan->sessions[plan->steps[k].session]);
-    for (size_t k = 0; k < plan->n_steps; k++) equal_names(b, plan->steps[k].session);
-    for (size_t k = 0; k < plan->n_steps; k++) only_fitting(b, plan->steps[k].session);
-    for (size_t k = 0; k < plan->n_steps; k++) report_unfed(b, plan->steps[k].session);
+    for (size_t i = 0; i < b->config->n_wires && !b->out_of_memory; i++) {
+        const td_config_wire *wire = &b->config->wires[i];
+        td_plan_end from = td_plan_resolve_end(b, wire->from, wire->from_json, true),
+                    to = td_plan_resolve_end(b, wire->to, wire->to_json, false);
+        if (from.session < 0 || from.port < 0 || to.session < 0 || to.port < 0) continue;
+        if (!ends_fit(b, wire, from, to) || closes_circle(b, wire, from, to)) continue;
+        if (wire_to_state(b, from, to, dropped)) continue;
+        td_plan_add_wire(b, from, to, wire->hold, "declared");
+        plan->wires[plan->n_wires - 1].config = wire;
+    }
+    for (size_t k = 0; k < plan->n_states; k++) any |= dropped[k];
+    if (any && !b->out_of_memory) td_plan_compact_states(b, dropped);
+}
+
+/* The source runs before the target, in the order of the flow. */
+static void check_order(td_plan_build_ctx *b, const td_plan_wire *wire) {
+    const td_plan *plan = b->plan;
+    int32_t from = td_plan_first_step(plan, wire->from_session), to = td_plan_first_step(plan, wire->to_session);
+    if (to < 0 || (from >= 0 && from < to)) return;
+    td_str source = plan->sessions[wire->from_session].name, target = plan->sessions[wire->to_session].name;
+    td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, wire->config->json, false),
+                    "expected \"%.*s\" to run before \"%.*s\", which its wire feeds; found it %s the flow",
+                    TD_STR_ARGS(source), TD_STR_ARGS(target), from < 0 ? "in no step of" : "later in");
+}
+
+static void check_alone(td_plan_build_ctx *b, const td_plan_wire *wire) {
+    const td_plan *plan = b->plan;
+    for (int32_t i = wire->next; i >= 0; i = plan->wires[i].next) {
+        const td_plan_wire *other = &plan->wires[i];
+        if (!other->config || !td_plan_run_together(plan, wire->from_session, other->from_session)) continue;
+        td_messages_add(
+            b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, other->config->json, false),
+            "expected one source for %.*s at a time, found %.*s and %.*s, which run in the same step",
+            TD_STR_ARGS(other->config->to), TD_STR_ARGS(wire->config->from), TD_STR_ARGS(other->config->from));
+    }
+}
+
+void td_plan_check_wires(td_plan_build_ctx *b) {
+    for (size_t i = 0; i < b->plan->n_wires; i++) {
+        const td_plan_wire *wire = &b->plan->wires[i];
+        if (!wire->config || b->plan->transducer.present) continue;
+        check_order(b, wire);
+        check_alone(b, wire);
+    }
 }
