@@ -104,6 +104,7 @@ void td_exec_free(td_exec *e) {
     for (size_t i = 0; i < e->plan->n_sessions; i++) free_session(e, i);
     for (size_t r = 0; e->all && r < e->n_rows; r++) td_vec_free(&e->all[r]);
     for (size_t r = 0; e->lines && r < e->n_rows; r++) {
+        td_exec_hook_end(e, r);
         td_vec_free(&e->lines[r].positions);
         td_vec_free(&e->lines[r].columns);
         td_value_release(&e->lines[r].targets);
@@ -124,7 +125,7 @@ void td_exec_free(td_exec *e) {
 /* --- lengths */
 
 int64_t td_exec_length(const td_exec *e, size_t row) {
-    return e->plan->window.size ? e->lines[row].n_tokens : e->state->rows[row].length;
+    return e->plan->window.size || e->runtime->hook ? e->lines[row].n_tokens : e->state->rows[row].length;
 }
 
 /* Columns of the caches that hold the first `length` tokens of a windowed row. */
@@ -137,6 +138,10 @@ static int64_t columns_of(const td_exec_line *line, int64_t length) {
 void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
     td_exec_line *line = &e->lines[row];
     if (length >= td_exec_length(e, row)) return;
+    if (e->runtime->hook) {
+        td_exec_hook_truncate(e, row, length);
+        return;
+    }
     if (!td_state_can_truncate(e->plan)) length = 0;
     int64_t columns = length;
     if (e->plan->window.size) {
@@ -327,6 +332,7 @@ static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *er
 }
 
 treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
+    if (e->runtime->hook) return td_exec_hook_forward(e, rows, cancel, err);
     TD_TRY(make_room(e, rows, err));
     align(e, rows);
     if (can_run_together(e, rows)) return run_together(e, rows, err);

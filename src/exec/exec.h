@@ -13,11 +13,28 @@
 
 #include "state/state.h"
 
+struct td_exec;
+struct td_exec_row;
+
+/* Native code in place of the plan's steps: what a row runs, and with what. Immutable; each row's own data is made by begin. */
+typedef struct td_exec_hook {
+    void *self;
+    treadle_status (*begin)(void *self, struct td_exec *exec, size_t row, void **out, treadle_error *err);
+    void (*end)(void *self, void *data);
+    /* Runs tokens from n_done on; *out_logits [*out_n] stays valid until the row's next call. */
+    treadle_status (*forward)(void *self, void *data, struct td_exec *exec, size_t row,
+                              const struct td_exec_row *tokens, int64_t n_done, const float **out_logits, size_t *out_n,
+                              treadle_error *err);
+    /* false: it cannot; the row is then begun again. */
+    bool (*rewind)(void *self, void *data, int64_t length);
+} td_exec_hook;
+
 typedef struct td_runtime {
     const td_plan *plan;
     const td_engine **engines; /* [n_sessions] */
     td_session **sessions;     /* [n_sessions]; owned */
     bool *pick_rows;           /* [n_sessions]: logits can be computed for few positions */
+    const td_exec_hook *hook;  /* NULL: the plan's steps; not owned */
 } td_runtime;
 
 /* Opens the sessions of a plan, each on the engine that options and config say. */
@@ -48,7 +65,8 @@ typedef struct td_exec_position {
 /* What a row has beyond its state. */
 typedef struct td_exec_line {
     bool once_done;   /* its once steps have run */
-    int64_t n_tokens; /* windows: tokens among the columns */
+    int64_t n_tokens; /* windows: tokens among the columns; hooks: tokens run */
+    void *hook_data;  /* hooks: the row's own; NULL: not begun */
     TD_VEC(td_exec_position) positions;
     td_value targets, targets_length, predicted, frame; /* transducers: what goes into predictor and joiner; owned */
     TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
@@ -144,6 +162,11 @@ typedef struct td_exec_run {
 
 /* run.c: all steps of a run, and their outputs. */
 treadle_status td_exec_run_steps(td_exec *exec, const td_exec_run *run, td_exec_row *rows, treadle_error *err);
+
+/* hook.c: the same as forward, truncate and free by native code. */
+treadle_status td_exec_hook_forward(td_exec *exec, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err);
+void td_exec_hook_truncate(td_exec *exec, size_t row, int64_t length);
+void td_exec_hook_end(td_exec *exec, size_t row);
 
 /* bind.c: inputs and outputs of a session for a run. */
 treadle_status td_exec_bind(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);

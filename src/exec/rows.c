@@ -25,6 +25,11 @@ static void share(td_value *to, const td_value *from) {
 
 treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err) {
     size_t n = e->n_rows, n_wires = e->plan->n_wires;
+    if (e->runtime->hook) { /* what a plugin keeps of a row cannot be moved: rows that change are run again */
+        for (size_t r = 0; r < n; r++)
+            if (from[r] != r) td_exec_hook_end(e, r);
+        return TREADLE_OK;
+    }
     td_exec_line *lines = td_alloc_zero(n, sizeof *lines);
     td_value *kept = td_alloc_zero(n * n_wires, sizeof *kept);
     treadle_status status = lines && kept ? TREADLE_OK : td_fail_memory(err, "rows", 0);
@@ -58,6 +63,7 @@ treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err
 treadle_status td_exec_clone(const td_exec *from, td_exec **out, treadle_error *err) {
     td_exec *e = NULL;
     td_state *state = NULL;
+    if (from->runtime->hook) return td_exec_new(from->runtime, from->n_rows, out, err); /* a plugin's rows are run again */
     TD_TRY(td_exec_new(from->runtime, from->n_rows, &e, err));
     treadle_status status = td_state_clone(from->state, &state, err);
     for (size_t r = 0; status == TREADLE_OK && r < e->n_rows; r++)
