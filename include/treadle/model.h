@@ -36,6 +36,9 @@ typedef struct treadle_model_options {
     /* Plugin execution providers to load into ONNX Runtime, "NAME=PATH" each, the path absolute; default: none. */
     const char *const *provider_libraries;
     size_t n_provider_libraries;
+    /* Folders whose libraries a config may load as plugins (treadle/plugin.h): native code. NULL (default): none. */
+    const char *const *plugin_dirs;
+    size_t n_plugin_dirs;
 } treadle_model_options;
 TREADLE_API void treadle_model_options_init(treadle_model_options *options);
 

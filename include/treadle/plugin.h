@@ -28,7 +28,7 @@ extern "C" {
 #define TREADLE_PLUGIN_ENTRY "treadle_plugin_init" /* where the config names no entry_point */
 
 typedef struct treadle_plugin_model treadle_plugin_model; /* the host's: an opened model */
-typedef struct treadle_plugin_run treadle_plugin_run;     /* the host's: one row, while one of its functions is called */
+typedef struct treadle_plugin_run treadle_plugin_run; /* the host's: one row, while one of its functions is called */
 
 /* What the host does for a plugin. */
 typedef struct treadle_plugin_host {

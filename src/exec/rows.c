@@ -63,7 +63,8 @@ treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err
 treadle_status td_exec_clone(const td_exec *from, td_exec **out, treadle_error *err) {
     td_exec *e = NULL;
     td_state *state = NULL;
-    if (from->runtime->hook) return td_exec_new(from->runtime, from->n_rows, out, err); /* a plugin's rows are run again */
+    if (from->runtime->hook)
+        return td_exec_new(from->runtime, from->n_rows, out, err); /* a plugin's rows are run again */
     TD_TRY(td_exec_new(from->runtime, from->n_rows, &e, err));
     treadle_status status = td_state_clone(from->state, &state, err);
     for (size_t r = 0; status == TREADLE_OK && r < e->n_rows; r++)

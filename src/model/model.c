@@ -54,6 +54,8 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
         .settings = options->settings,
         .n_settings = options->n_settings,
         .engine = options->engine,
+        .plugin_dirs = options->plugin_dirs,
+        .n_plugin_dirs = options->n_plugin_dirs,
         .list_providers = list_providers,
         .context = &lists,
     };
@@ -84,6 +86,21 @@ static void log_warnings(const td_messages *messages) {
     }
 }
 
+/* A plugin sees the config as it is in effect. */
+static treadle_status open_plugin(treadle_model *m, treadle_error *err) {
+    td_buf text = {0};
+    td_json_writer w;
+    if (!m->config->plugin.path) return TREADLE_OK;
+    td_json_writer_init(&w, &text, 0);
+    td_json_write_value(&w, m->config->root);
+    char *copy = text.failed ? NULL : td_arena_strndup(&m->arena, text.p, text.n);
+    td_buf_free(&text);
+    if (!copy) return td_fail_memory(err, "a config", 0);
+    TD_TRY(td_plugin_open(m->config->plugin.path, m->config->plugin.entry_point, m->runtime, copy, &m->plugin, err));
+    m->runtime->hook = td_plugin_hook(m->plugin);
+    return TREADLE_OK;
+}
+
 treadle_status td_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
                              treadle_error *err) {
     treadle_model *m = NULL;
@@ -91,6 +108,7 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
     td_engine_options engine = engine_options(options);
     treadle_status status = td_messages_status(&m->messages, err);
     if (status == TREADLE_OK) status = td_runtime_open(m->plan, &engine, &m->runtime, err);
+    if (status == TREADLE_OK) status = open_plugin(m, err);
     if (status != TREADLE_OK) {
         td_model_close(m);
         return status;
@@ -103,6 +121,7 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
 void td_model_close(treadle_model *m) {
     if (!m) return;
     td_text_part_close(m->text);
+    td_plugin_close(m->plugin);
     td_runtime_close(m->runtime);
     td_plan_free(m->plan);
     td_config_free(m->config);

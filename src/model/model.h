@@ -5,6 +5,7 @@
 #include "generate/generate.h"
 #include "model/files.h"
 #include "model/text_part.h"
+#include "plugin/plugin.h"
 
 struct treadle_model {
     td_arena arena; /* messages */
@@ -13,6 +14,7 @@ struct treadle_model {
     td_config *config;
     td_plan *plan;
     td_runtime *runtime; /* NULL: only looked at */
+    td_plugin *plugin;   /* NULL: the plan's steps run */
     treadle_text *text;
 };
 

@@ -84,7 +84,8 @@ static treadle_status host_run(treadle_plugin_run *run, int32_t session, const t
                                treadle_tensor *outputs, const bool *skip, treadle_error *error) {
     td_exec *e = run->exec;
     if (session < 0 || (size_t)session >= e->plan->n_sessions)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a session below %zu, found %d", e->plan->n_sessions, session);
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a session below %zu, found %d", e->plan->n_sessions,
+                       session);
     const td_signature *sig = e->plan->sessions[session].signature;
     for (size_t i = 0; i < sig->n_inputs; i++) {
         td_value *value = &e->inputs[session][i];
@@ -92,7 +93,8 @@ static treadle_status host_run(treadle_plugin_run *run, int32_t session, const t
         if (inputs[i].dtype == TREADLE_DTYPE_UNDEFINED) continue;
         value->kind = TD_VALUE_TENSOR;
         if (!view_of(&inputs[i], &value->tensor))
-            return td_fail(error, TREADLE_INVALID_ARGUMENT, "the plugin's tensor for input \"%.*s\" has no shape or no data",
+            return td_fail(error, TREADLE_INVALID_ARGUMENT,
+                           "the plugin's tensor for input \"%.*s\" has no shape or no data",
                            TD_STR_ARGS(sig->inputs[i].name));
     }
     for (size_t o = 0; o < sig->n_outputs; o++) {
@@ -162,9 +164,9 @@ static treadle_status hook_forward(void *self, void *data, td_exec *exec, size_t
     treadle_plugin_run run = {.exec = exec, .row = tokens};
     (void)row;
     exec->run_number++;
-    return named(p,
-                 p->table.forward(data, &run, tokens->ids, (size_t)tokens->n_ids, (size_t)n_done, out_logits, out_n, err),
-                 err);
+    return named(
+        p, p->table.forward(data, &run, tokens->ids, (size_t)tokens->n_ids, (size_t)n_done, out_logits, out_n, err),
+        err);
 }
 
 static bool hook_rewind(void *self, void *data, int64_t length) {
@@ -189,7 +191,8 @@ static treadle_status load(td_plugin *p, const char *path, const char *entry_poi
         return td_fail(err, TREADLE_UNSUPPORTED, "the plugin is of version %u, this host knows versions up to %d",
                        p->table.version, TREADLE_PLUGIN_VERSION);
     if (p->table.version < 1 || p->table.size < offsetof(treadle_plugin, rewind))
-        return td_fail(err, TREADLE_FORMAT, "the plugin's table is too small: expected version 1 with %zu bytes, found %zu",
+        return td_fail(err, TREADLE_FORMAT,
+                       "the plugin's table is too small: expected version 1 with %zu bytes, found %zu",
                        offsetof(treadle_plugin, rewind), p->table.size);
     if (p->table.size < sizeof p->table) p->table.rewind = NULL;
     if (!p->table.begin || !p->table.end || !p->table.forward)

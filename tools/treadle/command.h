@@ -82,7 +82,7 @@ typedef struct td_model_args {
     int64_t threads;
     const char *activations;
     const char *cpu, *engine, *ort_lib;
-    td_texts ep_library;
+    td_texts ep_library, allow_plugins;
     bool strict, no_passes, no_cache, verbose, quiet;
     td_texts set;
 } td_model_args;
@@ -117,6 +117,12 @@ typedef struct td_model_args {
          "NAME=PATH",                                                                                                    \
          "load a plugin execution provider into ONNX Runtime; repeatable",                                               \
          offsetof(type, model.ep_library)},                                                                              \
+        {"allow-plugins",                                                                                                \
+         0,                                                                                                              \
+         OPTION_LIST,                                                                                                    \
+         "DIR",                                                                                                          \
+         "let a config load pipelines (native code) from DIR; repeatable",                                               \
+         offsetof(type, model.allow_plugins)},                                                                           \
         {"set",                                                                                                          \
          0,                                                                                                              \
          OPTION_LIST,                                                                                                    \

@@ -210,6 +210,8 @@ int td_model_source_get(const td_model_args *args, const char *given, td_arena *
     out->options.ort_library = args->ort_lib;
     out->options.provider_libraries = args->ep_library.items;
     out->options.n_provider_libraries = args->ep_library.n;
+    out->options.plugin_dirs = args->allow_plugins.items;
+    out->options.n_plugin_dirs = args->allow_plugins.n;
     (void)activations_of(args->activations, &out->options.activations);
     if (args->cpu && treadle_cpu_set_mask(args->cpu, &error) != TREADLE_OK) return td_report(&error);
     out->settings = TD_ARENA_ARRAY(arena, treadle_setting, args->set.n + 1);
