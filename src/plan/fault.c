@@ -37,7 +37,6 @@ static const char *input_fault(td_plan *plan, const td_plan_session *s, size_t i
 }
 
 const char *td_plan_find_fault(td_plan *plan) {
-    if (plan->n_sessions > 1) return "several sessions are not run by this build yet";
     if (plan->window.size > 0) return "sliding windows are not run by this build yet";
     for (size_t k = 0; k < plan->n_steps; k++)
         if (plan->steps[k].when != TD_WHEN_ALWAYS || plan->steps[k].loop != TD_LOOP_BATCHED)
