@@ -296,7 +296,104 @@ def linear_quantize():
             c.write(op, inputs, opset=25, out_types=(dtype if op == "QuantizeLinear" else x_type,), want=[want], **extra)
 
 
-GROUPS = (int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
+def attention():
+    def one(name, batch=2, new=5, heads=3, size=8, v_size=None, width=20, bias=True, mask=None, past=0, room=0, score_bias=None, present=None, dtype=F32,
+            constants=("in_1",), **more):
+        c = Case("attention_microsoft_" + name)
+        v_size, total = v_size or size, new + past
+        columns = heads * (2 * size + v_size)
+        if v_size != size:
+            more["qkv_hidden_sizes"] = [heads * size, heads * size, heads * v_size]
+        if mask == "ends":
+            given = np.concatenate([c.ints(3, total + 1, batch), c.ints(0, 2, batch)]).astype(np.int32)
+        elif mask == "starts":
+            given = np.concatenate([np.full(batch, total), c.ints(0, 3, batch)]).astype(np.int32)
+        else:
+            given = mask and mask_of(c, mask, batch, new, total)
+        inputs = [c.f(batch, new, width, dtype=dtype), c.f(width, columns, dtype=dtype), c.f(columns, dtype=dtype) if bias else np.zeros(columns, dtype),
+                  given, c.f(2, batch, heads, past, size, dtype=dtype) if past else None, c.f(*score_bias, dtype=dtype) if score_bias else None]
+        outputs = ("out_0", "out_1") if past or present else ("out_0",)
+        c.write("Attention", inputs, outputs, out_types=(dtype,) * len(outputs), num_heads=heads, constants=constants, **more)
+
+    one("plain")
+    one("no_bias", bias=False)
+    one("variable_weights", constants=())
+    one("causal", unidirectional=1)
+    one("causal_past", unidirectional=1, past=4, mask="keys", mask_filter_value=-3.4028234663852886e38)
+    one("decode", new=1, past=7, unidirectional=1, mask="keys")
+    one("present", present=True, scale=0.2)
+    one("v_size", v_size=5)
+    one("lengths", mask="lengths")
+    one("ends", mask="ends")
+    one("starts", mask="starts", mask_filter_value=-1e9)
+    one("keys", mask="keys")
+    one("rows", mask="rows", past=2)
+    one("score_bias", score_bias=(1, 3, 5, 5))
+    one("score_bias_mask", score_bias=(2, 3, 5, 5), mask="keys")
+    for name, dtype in HALVES:
+        one(name, dtype=dtype, mask="keys")
+
+    for past, x_type, w_type, each in itertools.product((0, 3), (np.uint8,), (np.uint8, np.int8), (0, 1)):
+        batch, new, heads, size, width = 2, 4, 3, 8, 20
+        columns = 3 * heads * size
+        c = Case(f"qattention_{np.dtype(w_type).name}_{'each' if each else 'one'}{'_past' if past else ''}")
+        codes = lambda dtype, *shape: c.ints(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, *shape, dtype=dtype)
+        n = (columns,) if each else ()
+        inputs = [codes(x_type, batch, new, width), codes(w_type, width, columns), c.f(columns), np.float32(0.02), np.asarray(c.rng.uniform(0.002, 0.01, n), F32),
+                  c.ints(1, new + past + 1, batch, dtype=np.int32) if not past else None, codes(x_type), codes(w_type, *n) if w_type == np.uint8 or each else np.int8(0),
+                  c.f(2, batch, heads, past, size) if past else None]
+        inputs = [None if i is None else np.asarray(i) for i in inputs]
+        c.write("QAttention", inputs, ("out_0", "out_1") if past else ("out_0",), out_types=(F32, F32)[:1 + bool(past)], num_heads=heads, unidirectional=int(past > 0),
+                constants=("in_1",))
+
+
+def fused():
+    def product(name, a, b, dtype=F32, constants=(), op="FusedMatMul", **more):
+        c = Case("fused_matmul_" + name)
+        c.write(op, [c.f(*a, dtype=dtype), c.f(*b, dtype=dtype)], constants=constants, **more)
+
+    product("plain", (2, 5, 7), (7, 9), alpha=0.3)
+    product("a", (7, 5), (7, 9), transA=1)
+    product("b", (5, 7), (9, 7), transB=1, alpha=2.0, constants=("in_1",))
+    product("both", (2, 3, 7, 5), (2, 3, 9, 7), transA=1, transB=1, alpha=0.125)
+    product("batch_a", (5, 2, 3, 7), (2, 3, 7, 9), transBatchA=1)
+    product("batch_b", (2, 3, 5, 7), (7, 2, 3, 9), transBatchB=1)
+    product("batch_all", (5, 2, 7), (9, 2, 7), transBatchA=1, transBatchB=1, transB=1)
+    product("batch_all_turned", (5, 2, 7), (9, 2, 5), transBatchA=1, transA=1, transBatchB=1, transB=1)
+    product("vector", (7,), (7, 9), alpha=0.5)
+    product("double", (5, 7), (9, 7), transB=1, alpha=2.0, dtype=np.float64)
+    product("older", (7, 5), (7, 9), op="TransposeMatMul", transA=1)
+    for name, dtype in HALVES:
+        product(name, (2, 5, 7), (9, 7), transB=1, alpha=0.3, dtype=dtype)
+
+    for name, dtype in (("f32", F32),) + HALVES:
+        c = Case("gelus_" + name)
+        x, bias = np.clip(c.f(3, 5, 33, scale=2), -2.5, None).astype(dtype), c.f(33, dtype=dtype, scale=0.2)  # ONNX Runtime's tanh is coarse further out
+        for op, inputs, more in (("Gelu", [x], {}), ("BiasGelu", [x, bias], {}), ("QuickGelu", [x], {}), ("QuickGelu", [x], {"alpha": 0.7}),
+                                 ("FastGelu", [x], {}), ("FastGelu", [x, bias], {})):
+            Case(f"{op.lower()}_microsoft{'_bias' if len(inputs) > 1 else ''}{'_alpha' if more else ''}_{name}").write(op, list(inputs), **more)
+    c = Case("fastgelu_microsoft_long")
+    c.write("FastGelu", [np.clip(c.f(4099), -2.5, None)])
+
+
+def embeddings():
+    def one(name, segments=True, mask=False, where=None, total=False, dtype=F32):
+        c = Case("embed_layer_norm_" + name)
+        inputs = [c.ints(0, 11, 2, 5, dtype=np.int32), c.ints(0, 3, 2, 5, dtype=np.int32) if segments else None, c.f(11, 24, dtype=dtype), c.f(9, 24, dtype=dtype),
+                  c.f(3, 24, dtype=dtype) if segments else None, c.f(24, dtype=dtype), c.f(24, dtype=dtype),
+                  c.ints(0, 2, 2, 5, dtype=np.int32) if mask else None, c.ints(0, 9, where, 5, dtype=np.int32) if where else None]
+        c.write("EmbedLayerNormalization", inputs, ("out_0", "out_1", "out_2") if total else ("out_0", "out_1"),
+                out_types=(dtype, np.int32, dtype)[:3 if total else 2], epsilon=1e-5)
+
+    one("plain")
+    one("no_segments", segments=False, total=True)
+    one("mask", mask=True, total=True)
+    one("positions", where=2)
+    one("positions_shared", where=1, segments=False)
+    one("f16", dtype=F16, mask=True)
+
+
+GROUPS = (attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):

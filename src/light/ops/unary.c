@@ -239,3 +239,6 @@ static treadle_status gelu_prepare(td_prepare *p) {
     return td_bad_node(p, "approximate must be none or tanh, not \"%.*s\"", TD_STR_ARGS(how));
 }
 UNARY_IMPL(gelu)
+
+/* com.microsoft: Gelu has no attribute, QuickGelu is x * sigmoid(alpha * x). */
+UNARY_OP(gelu_microsoft, gelu_rows, TD_UNDEFINED)
