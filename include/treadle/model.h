@@ -113,6 +113,12 @@ TREADLE_API treadle_status treadle_report_json(const treadle_report *report, cha
 TREADLE_API treadle_status treadle_model_explain(const char *path, const treadle_model_options *options, bool json,
                                                  char **out, treadle_error *error);
 
+/* The folder's config as text of a version 2 file that plans the same. A version 1 file is translated; what it says that the graphs do
+ * not have is left out. report (may be NULL): the messages of a check of the old config, and what was left out, as warnings;
+ * treadle_report_free. treadle_free for the text. Errors: the config cannot be read at all. */
+TREADLE_API treadle_status treadle_model_convert_config(const char *path, const treadle_model_options *options,
+                                                        char **out_json, treadle_report **report, treadle_error *error);
+
 /* Sessions, inputs and outputs, state, ops, weights, and the memory that a timeline of context_length tokens takes
  * (0: the model's max_length). json: {"sessions": [{"name", then as treadle_file_inspect}], "state": [...],
  * "memory": {"context_length", "weights_bytes", "state_bytes"}, "metadata"}; else text for people. treadle_free. */

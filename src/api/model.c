@@ -202,6 +202,22 @@ treadle_status treadle_model_explain(const char *path, const treadle_model_optio
     return td_api_take_text(&text, out, NULL, error);
 }
 
+treadle_status treadle_model_convert_config(const char *path, const treadle_model_options *options, char **out_json,
+                                            treadle_report **out_report, treadle_error *error) {
+    treadle_report *report = NULL;
+    td_buf text = {0};
+    TD_NEED(out_json);
+    TD_TRY(treadle_model_check(path, options, &report, error));
+    bool readable = !report->model->config->file || report->model->config->version > 0;
+    treadle_status status =
+        readable ? td_model_convert(report->model, &text, error) : td_messages_status(&report->model->messages, error);
+    if (status == TREADLE_OK) status = td_api_take_text(&text, out_json, NULL, error);
+    else td_buf_free(&text);
+    if (status == TREADLE_OK && out_report) *out_report = report;
+    else treadle_report_free(report);
+    return status;
+}
+
 treadle_status treadle_model_inspect(const char *path, const treadle_model_options *options, int64_t context_length,
                                      bool json, char **out, treadle_error *error) {
     treadle_model *model = NULL;

@@ -112,34 +112,40 @@ static void add_encoder_flow(td_v1 *v) {
 /* --- state */
 
 /* "past.%d.key" to "past.{layer}.key". */
-static void add_pattern(td_v1 *v, const td_json *ports, const char *theirs, const char *ours, const td_json *decoder) {
-    const td_json *name = td_json_get(ports, theirs);
-    if (!name || name->kind != TD_JSON_STRING || name->string.n < 2) return;
-    for (size_t i = 0; i + 1 < name->string.n; i++) {
-        if (name->string.p[i] != '%' || name->string.p[i + 1] != 'd') continue;
-        char *text = td_arena_printf(&v->c->arena, "%.*s{layer}%.*s", (int)i, name->string.p,
-                                     (int)(name->string.n - i - 2), name->string.p + i + 2);
+static void add_pattern(td_v1 *v, td_str name, const char *ours, const td_json *at, const td_json *decoder) {
+    for (size_t i = 0; i + 1 < name.n; i++) {
+        if (name.p[i] != '%' || name.p[i + 1] != 'd') continue;
+        char *text =
+            td_arena_printf(&v->c->arena, "%.*s{layer}%.*s", (int)i, name.p, (int)(name.n - i - 2), name.p + i + 2);
         if (!text) v->failed = true;
         td_json *state = td_v1_object(v, td_v1_object(v, v->out, "pipeline", v->model), "state", decoder);
-        if (text) td_v1_string(v, td_v1_object(v, state, "kv_cache", decoder), ours, td_str_from(text), name);
+        if (text) td_v1_string(v, td_v1_object(v, state, "kv_cache", decoder), ours, td_str_from(text), at);
         return;
     }
-    td_v1_note(v, name, "a name pattern without %d matches nothing and is left out");
+    td_v1_note(v, at, "a name pattern without %d matches nothing and is left out");
 }
 
+/* Names that are found without being told are not declared. */
 static void add_patterns(td_v1 *v, const td_json *decoder) {
     static const struct {
-        const char *ports, *theirs, *ours;
+        const char *past, *usual_past, *present, *usual_present, *our_past, *our_present;
     } rows[] = {
-        {"inputs", "past_key_names", "past_key_pattern"},
-        {"inputs", "past_value_names", "past_value_pattern"},
-        {"inputs", "past_names", "past_pattern"},
-        {"outputs", "present_key_names", "present_key_pattern"},
-        {"outputs", "present_value_names", "present_value_pattern"},
-        {"outputs", "present_names", "present_pattern"},
+        {"past_key_names", "past_key_values.%d.key", "present_key_names", "present.%d.key", "past_key_pattern",
+         "present_key_pattern"},
+        {"past_value_names", "past_key_values.%d.value", "present_value_names", "present.%d.value",
+         "past_value_pattern", "present_value_pattern"},
+        {"past_names", "past_%d", "present_names", "present_%d", "past_pattern", "present_pattern"},
     };
-    for (size_t i = 0; i < TD_COUNT(rows); i++)
-        add_pattern(v, td_json_get(decoder, rows[i].ports), rows[i].theirs, rows[i].ours, decoder);
+    const td_json *inputs = td_json_get(decoder, "inputs"), *outputs = td_json_get(decoder, "outputs");
+    for (size_t i = 0; i < TD_COUNT(rows); i++) {
+        const td_json *past_at = td_json_get(inputs, rows[i].past), *present_at = td_json_get(outputs, rows[i].present);
+        td_str past = td_json_string_or(inputs, rows[i].past, rows[i].usual_past);
+        td_str present = td_json_string_or(outputs, rows[i].present, rows[i].usual_present);
+        bool usual = td_str_is(past, rows[i].usual_past) && td_str_is(present, rows[i].usual_present);
+        if (usual || !past.n || !present.n) continue;
+        add_pattern(v, past, rows[i].our_past, past_at ? past_at : present_at, decoder);
+        add_pattern(v, present, rows[i].our_present, present_at ? present_at : past_at, decoder);
+    }
 }
 
 static void add_window(td_v1 *v, const td_json *decoder) {

@@ -26,6 +26,9 @@ treadle_status td_model_open(const char *path, const treadle_model_options *opti
                              treadle_error *err);
 void td_model_close(treadle_model *model);
 
+/* The config as a version 2 file (convert.c): appends to out, and says in m->messages what is left out. */
+treadle_status td_model_convert(treadle_model *m, td_buf *out, treadle_error *err);
+
 /* explain.c and inspect.c: append to out; check out->failed. */
 void td_model_explain(const treadle_model *model, bool json, td_buf *out);
 treadle_status td_model_inspect(const treadle_model *model, int64_t context_length, bool json, td_buf *out,

@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 const td_command *const td_commands[] = {
-    &td_command_run,         &td_command_chat,    &td_command_build,    &td_command_check,      &td_command_inspect,
-    &td_command_explain,     &td_command_bench,   &td_command_verify,   &td_command_infer,      &td_command_drive,
-    &td_command_conformance, &td_command_cache,   &td_command_tokenize, &td_command_detokenize, &td_command_template,
-    &td_command_ops,         &td_command_devices,
+    &td_command_run,     &td_command_chat,     &td_command_build,          &td_command_check,
+    &td_command_inspect, &td_command_explain,  &td_command_convert_config, &td_command_bench,
+    &td_command_verify,  &td_command_infer,    &td_command_drive,          &td_command_conformance,
+    &td_command_cache,   &td_command_tokenize, &td_command_detokenize,     &td_command_template,
+    &td_command_ops,     &td_command_devices,
 };
 const size_t td_n_commands = TD_COUNT(td_commands);
 
@@ -39,7 +40,7 @@ static void print_help(FILE *out) {
     fprintf(out, "treadle %s - runs generative ONNX models\n\nusage: treadle COMMAND [ARGUMENTS]\n\ncommands:\n",
             treadle_version());
     for (size_t i = 0; i < td_n_commands; i++)
-        fprintf(out, "  %-12s %s\n", td_commands[i]->name, td_commands[i]->summary);
+        fprintf(out, "  %-14s %s\n", td_commands[i]->name, td_commands[i]->summary);
     fprintf(out, "\n`treadle COMMAND --help` says more. A first answer:\n"
                  "  treadle run MODEL.gguf -p \"What is the capital of France?\"\n");
 }
