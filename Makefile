@@ -50,6 +50,7 @@ demo:
 models:
 	@scripts/fetch-model
 	@scripts/fetch-onnx-suite
+	@scripts/fetch-ort-header
 
 test: setup build models
 	@scripts/run-tests build
