@@ -3,6 +3,7 @@
  *   treadle_model_open      a folder becomes an immutable model               model.h
  *   treadle_generator_new   one mutable timeline of tokens over it            generate.h
  *   treadle_text_...        tokenizer, detokenizer, chat template             text.h
+ *   treadle_audio_features  a sound file becomes named tensors                media.h
  *   treadle_session_open    one ONNX file, run on named tensors               session.h
  *   treadle_compile         a GGUF file becomes a model folder                compile.h (library treadle-compile)
  *
@@ -20,6 +21,7 @@
 #define TREADLE_TREADLE_H
 
 #include "treadle/generate.h"
+#include "treadle/media.h"
 #include "treadle/model.h"
 #include "treadle/session.h"
 #include "treadle/status.h"

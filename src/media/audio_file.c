@@ -1,0 +1,158 @@
+/* media/audio_file.c - sound files to float samples through libsndfile, from a memory map or from the caller's bytes.
+ *
+ * What a header claims is never believed: memory grows with the samples that were in fact decoded. */
+#include "base/alloc.h"
+#include "base/file.h"
+#include "media/audio.h"
+
+#include <math.h>
+#include <sndfile.h>
+
+static const char formats[] = "WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, CAF or W64";
+
+/* --- libsndfile's view of a run of bytes */
+typedef struct byte_source {
+    const uint8_t *bytes;
+    sf_count_t n, at;
+} byte_source;
+
+static sf_count_t source_length(void *ctx) { return ((byte_source *)ctx)->n; }
+static sf_count_t source_tell(void *ctx) { return ((byte_source *)ctx)->at; }
+
+static sf_count_t source_seek(sf_count_t offset, int whence, void *ctx) {
+    byte_source *s = ctx;
+    sf_count_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? s->at : s->n, to;
+    if (TD_ADD_OVERFLOWS(base, offset, &to) || to < 0) return -1;
+    return s->at = TD_MIN(to, s->n);
+}
+
+static sf_count_t source_read(void *out, sf_count_t n, void *ctx) {
+    byte_source *s = ctx;
+    n = TD_MAX(TD_MIN(n, s->n - s->at), 0);
+    if (n) memcpy(out, s->bytes + s->at, (size_t)n);
+    s->at += n;
+    return n;
+}
+
+static sf_count_t source_write(const void *from, sf_count_t n, void *ctx) {
+    (void)from, (void)n, (void)ctx;
+    return 0;
+}
+
+/* --- checks that every way in shares */
+static treadle_status check_form(int64_t n_channels, int64_t rate_hz, treadle_error *err) {
+    if (n_channels < 1 || n_channels > TD_AUDIO_MAX_CHANNELS)
+        return td_fail(err, TREADLE_LIMIT, "expected 1 to %d channels, found %lld", TD_AUDIO_MAX_CHANNELS,
+                       (long long)n_channels);
+    if (rate_hz < TD_AUDIO_MIN_RATE_HZ || rate_hz > TD_AUDIO_MAX_RATE_HZ)
+        return td_fail(err, TREADLE_LIMIT, "expected a sample rate of %d to %d Hz, found %lld", TD_AUDIO_MIN_RATE_HZ,
+                       TD_AUDIO_MAX_RATE_HZ, (long long)rate_hz);
+    return TREADLE_OK;
+}
+
+static treadle_status too_long(int64_t n_channels, int64_t rate_hz, treadle_error *err) {
+    return td_fail(
+        err, TREADLE_LIMIT,
+        "the audio is too long: expected at most %d samples in all channels (%lld s of %lld channels at %lld "
+        "Hz)",
+        TD_AUDIO_MAX_SAMPLES, (long long)(TD_AUDIO_MAX_SAMPLES / n_channels / rate_hz), (long long)n_channels,
+        (long long)rate_hz);
+}
+
+static treadle_status check_finite(const td_audio *audio, treadle_error *err) {
+    int64_t n = audio->n_frames * audio->n_channels;
+    for (int64_t i = 0; i < n; i++)
+        if (!isfinite(audio->samples[i]))
+            return td_fail(err, TREADLE_FORMAT, "expected finite samples, found %f in frame %lld of %lld",
+                           (double)audio->samples[i], (long long)(i / audio->n_channels), (long long)audio->n_frames);
+    return TREADLE_OK;
+}
+
+static treadle_status new_audio(int n_channels, int rate_hz, td_audio **out, treadle_error *err) {
+    td_audio *audio = td_alloc_zero(1, sizeof *audio);
+    if (!audio) return td_fail_memory(err, "audio", sizeof *audio);
+    audio->n_channels = n_channels;
+    audio->rate_hz = rate_hz;
+    *out = audio;
+    return TREADLE_OK;
+}
+
+void td_audio_free(td_audio *audio) {
+    if (!audio) return;
+    td_free(audio->samples);
+    td_free(audio);
+}
+
+treadle_status td_audio_from_samples(const float *samples, int64_t n_frames, int n_channels, int rate_hz,
+                                     td_audio **out, treadle_error *err) {
+    td_audio *audio = NULL;
+    TD_TRY(check_form(n_channels, rate_hz, err));
+    if (n_frames < 0) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a count of frames, found a negative one");
+    if (n_frames > TD_AUDIO_MAX_SAMPLES / n_channels) return too_long(n_channels, rate_hz, err);
+    TD_TRY(new_audio(n_channels, rate_hz, &audio, err));
+    size_t n = (size_t)n_frames * (size_t)n_channels;
+    audio->samples = td_alloc_array(n, sizeof(float));
+    audio->n_frames = n_frames;
+    treadle_status status = TREADLE_OK;
+    if (!audio->samples) status = td_fail_memory(err, "samples", n * sizeof(float));
+    else {
+        if (n) memcpy(audio->samples, samples, n * sizeof(float));
+        status = check_finite(audio, err);
+    }
+    if (status == TREADLE_OK) *out = audio;
+    else td_audio_free(audio);
+    return status;
+}
+
+/* Reads until the decoder has no more. */
+static treadle_status read_all(SNDFILE *file, td_audio *audio, treadle_error *err) {
+    enum { FIRST_FRAMES = 1 << 15 };
+    int64_t capacity = 0, most = TD_AUDIO_MAX_SAMPLES / audio->n_channels;
+    for (;;) {
+        if (audio->n_frames == capacity) {
+            if (capacity >= most) return too_long(audio->n_channels, audio->rate_hz, err);
+            int64_t more = TD_MIN(capacity ? capacity * 2 : FIRST_FRAMES, most);
+            size_t bytes = (size_t)audio->n_channels * sizeof(float);
+            float *samples = td_realloc_array(audio->samples, (size_t)more, bytes);
+            if (!samples) return td_fail_memory(err, "samples", (size_t)more * bytes);
+            audio->samples = samples;
+            capacity = more;
+        }
+        sf_count_t room = capacity - audio->n_frames;
+        sf_count_t got = sf_readf_float(file, audio->samples + audio->n_frames * audio->n_channels, room);
+        if (got <= 0) return TREADLE_OK;
+        audio->n_frames += TD_MIN(got, room);
+    }
+}
+
+treadle_status td_audio_open_memory(const void *bytes, size_t n, td_audio **out, treadle_error *err) {
+    SF_VIRTUAL_IO io = {source_length, source_seek, source_read, source_write, source_tell};
+    byte_source source = {bytes, (sf_count_t)TD_MIN(n, (size_t)INT64_MAX), 0};
+    SF_INFO info = {0};
+    td_audio *audio = NULL;
+
+    if (n == 0) return td_fail(err, TREADLE_FORMAT, "expected %s, found no bytes at all", formats);
+    SNDFILE *file = sf_open_virtual(&io, SFM_READ, &info, &source);
+    if (!file)
+        return td_fail(err, TREADLE_FORMAT, "expected %s, found %zu bytes that cannot be decoded: %s", formats, n,
+                       sf_strerror(NULL));
+    treadle_status status = check_form(info.channels, info.samplerate, err);
+    if (status == TREADLE_OK) status = new_audio(info.channels, info.samplerate, &audio, err);
+    if (status == TREADLE_OK) status = read_all(file, audio, err);
+    if (status == TREADLE_OK && audio->n_frames == 0 && info.frames > 0)
+        status = td_fail(err, TREADLE_FORMAT, "the audio's header promises samples, but none can be decoded");
+    if (status == TREADLE_OK) status = check_finite(audio, err);
+    sf_close(file);
+    if (status == TREADLE_OK) *out = audio;
+    else td_audio_free(audio);
+    return status;
+}
+
+treadle_status td_audio_open_file(const char *path, td_audio **out, treadle_error *err) {
+    td_mmap map;
+    TD_TRY(td_mmap_open(path, &map, err));
+    treadle_status status = td_audio_open_memory(map.data, map.n, out, err);
+    td_mmap_close(&map);
+    if (status != TREADLE_OK) td_error_file(err, path);
+    return status;
+}
