@@ -17,6 +17,10 @@ typedef struct td_rows_f32_kernels {
      * Returns r; *mean is set. */
     float (*layer_norm)(const float *x, const float *gamma, const float *beta, int64_t n, float epsilon, float *y,
                         float *mean);
+    /* The variance mean((x - mean)^2); *mean is set. n at least 1. */
+    float (*moments)(const float *x, int64_t n, float *mean);
+    /* y = (x - mean) * scale + shift */
+    void (*affine)(const float *x, int64_t n, float mean, float scale, float shift, float *y);
     /* y = exp(x - max) / sum of these */
     void (*softmax)(const float *x, int64_t n, float *y);
     /* y = x - max - log(sum of exp(x - max)) */

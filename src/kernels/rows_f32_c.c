@@ -32,6 +32,19 @@ static float layer_norm(const float *x, const float *gamma, const float *beta, i
     return r;
 }
 
+static float moments(const float *x, int64_t n, float *mean) {
+    double sum = 0, squares = 0;
+    for (int64_t i = 0; i < n; i++) sum += x[i];
+    double m = sum / (double)n;
+    for (int64_t i = 0; i < n; i++) squares += (x[i] - m) * (x[i] - m);
+    *mean = (float)m;
+    return (float)(squares / (double)n);
+}
+
+static void affine(const float *x, int64_t n, float mean, float scale, float shift, float *y) {
+    for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * scale + shift;
+}
+
 static float row_max(const float *x, int64_t n) {
     float max = -INFINITY;
     for (int64_t i = 0; i < n; i++) max = x[i] > max || isnan(x[i]) ? x[i] : max;
@@ -70,6 +83,8 @@ const td_rows_f32_kernels td_rows_f32_c = {.name = "c",
                                            .add = add,
                                            .rms_norm = rms_norm,
                                            .layer_norm = layer_norm,
+                                           .moments = moments,
+                                           .affine = affine,
                                            .softmax = softmax,
                                            .log_softmax = log_softmax,
                                            .rotate = rotate};

@@ -61,8 +61,7 @@ static float rms_norm(const float *x, const float *gamma, int64_t n, float epsil
     return r;
 }
 
-static float layer_norm(const float *x, const float *gamma, const float *beta, int64_t n, float epsilon, float *y,
-                        float *mean) {
+static float moments(const float *x, int64_t n, float *mean) {
     float sum, squares;
     SUM_OVER(sum, x, n, PLAIN);
     *mean = sum / (float)n;
@@ -70,7 +69,18 @@ static float layer_norm(const float *x, const float *gamma, const float *beta, i
 #define CENTRED(v, s) vf_fma(vf_sub((v), centre), vf_sub((v), centre), (s))
     SUM_OVER(squares, x, n, CENTRED);
 #undef CENTRED
-    float r = 1 / sqrtf(squares / (float)n + epsilon);
+    return squares / (float)n;
+}
+
+static void affine(const float *x, int64_t n, float mean, float scale, float shift, float *y) {
+    vf m = vf_set1(mean), a = vf_set1(scale), b = vf_set1(shift);
+    for (int64_t i = 0; i < n; i += 16) store_at(y, i, n, vf_add(vf_mul(vf_sub(load_at(x, i, n), m), a), b));
+}
+
+static float layer_norm(const float *x, const float *gamma, const float *beta, int64_t n, float epsilon, float *y,
+                        float *mean) {
+    float r = 1 / sqrtf(moments(x, n, mean) + epsilon);
+    const vf centre = vf_set1(*mean);
     vf scale = vf_set1(r);
     for (int64_t i = 0; i < n; i += 16) {
         vf v = vf_mul(vf_sub(load_at(x, i, n), centre), scale);
@@ -132,6 +142,8 @@ const td_rows_f32_kernels VARIANT = {.name = VARIANT_NAME,
                                      .add = add,
                                      .rms_norm = rms_norm,
                                      .layer_norm = layer_norm,
+                                     .moments = moments,
+                                     .affine = affine,
                                      .softmax = softmax,
                                      .log_softmax = log_softmax,
                                      .rotate = rotate};

@@ -60,6 +60,13 @@ TEST(norms) {
                     rb = c->layer_norm(r.x.data, gamma, beta, r.n, 1e-5f, r.z.data, &b);
                     if (r.n > 1) CHECK_NEAR(ra / rb, 1, 1e-5);
                     if (fill == TD_FILL_NORMAL && r.n > 2) near("layer_norm", &r, 40, 10);
+                    ra = k->moments(r.x.data, r.n, &a);
+                    rb = c->moments(r.x.data, r.n, &b);
+                    CHECK_NEAR(ra, rb, 1e-5 * (double)rb);
+                    CHECK_NEAR(a, b, 1e-4 * (1 + sqrt((double)rb)));
+                    k->affine(r.x.data, r.n, 0.3f, 1.7f, -0.2f, r.y.data);
+                    c->affine(r.x.data, r.n, 0.3f, 1.7f, -0.2f, r.z.data);
+                    td_same_bits_f32("affine", r.y.data, r.z.data, r.n);
                     k->add(r.x.data, r.skip.data, gamma, r.n, r.y.data);
                     c->add(r.x.data, r.skip.data, gamma, r.n, r.z.data);
                     td_same_bits_f32("add", r.y.data, r.z.data, r.n);

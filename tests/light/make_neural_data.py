@@ -189,9 +189,74 @@ def recurrent_cases():
     recurrent("peepholes_f64", "LSTM", peepholes=True, c=True, dtype=F64)
 
 
+def transposed(name, x, w, dtype=F32, opset=11, bias=True, constants=("in_1",), **attributes):
+    outputs = w[1] * attributes.get("group", 1)
+    arrays = [whole(*x), whole(*w)] + ([whole(outputs)] if bias else [])
+    want = answer("ConvTranspose", arrays, opset=11, **attributes)
+    case("conv_transpose_" + name, "ConvTranspose", [a.astype(dtype) for a in arrays], opset=opset, constants=constants, want=want, **attributes)
+
+
+def transposed_cases():
+    transposed("1d", (2, 5, 13), (5, 3, 4), strides=[2], pads=[1, 1])
+    transposed("1d_blocks", (1, 3, 300), (3, 150, 16), strides=[8], pads=[4, 4])
+    transposed("1d_given", (1, 5, 13), (5, 3, 5), strides=[3], constants=("none",), bias=False)
+    transposed("1d_dilated", (1, 5, 13), (5, 3, 3), strides=[2], dilations=[3], pads=[2, 1], output_padding=[1])
+    transposed("1d_cut", (1, 5, 9), (5, 3, 3), strides=[1], pads=[3, 4])
+    transposed("1d_shape", (1, 5, 9), (5, 3, 4), strides=[2], output_shape=[19])
+    transposed("1d_shape_upper", (1, 5, 9), (5, 3, 4), strides=[2], output_shape=[17], auto_pad="SAME_UPPER")
+    transposed("1d_same_lower", (1, 5, 9), (5, 3, 4), strides=[3], auto_pad="SAME_LOWER")
+    transposed("1d_valid", (1, 5, 9), (5, 3, 4), strides=[3], auto_pad="VALID")
+    transposed("2d", (2, 3, 5, 7), (3, 4, 3, 3), strides=[2, 2], pads=[1, 1, 1, 1], output_padding=[1, 1])
+    transposed("2d_mixed", (1, 3, 5, 7), (3, 4, 2, 3), strides=[1, 3], pads=[0, 1, 1, 0], dilations=[2, 1])
+    transposed("2d_groups", (2, 6, 5, 7), (6, 2, 3, 3), group=3, strides=[2, 1])
+    transposed("2d_depthwise", (2, 6, 5, 7), (6, 1, 3, 3), group=6, strides=[2, 2], pads=[1, 0, 1, 1])
+    transposed("2d_depthwise_more", (1, 3, 5, 7), (3, 2, 3, 3), group=3, strides=[2, 2])
+    transposed("3d", (1, 2, 3, 4, 3), (2, 3, 2, 3, 2), strides=[2, 1, 2], pads=[0, 1, 0, 1, 0, 1])
+    for name, dtype in (("f16", F16), ("bf16", BF16), ("f64", F64)):
+        transposed("2d_" + name, (1, 4, 5, 7), (4, 2, 3, 3), dtype, opset=22, strides=[2, 2], group=2)
+        transposed("2d_given_" + name, (1, 4, 5, 7), (4, 2, 3, 3), dtype, opset=22, constants=("none",), pads=[1, 0, 1, 0])
+
+
+def norm_cases():
+    for name, x in (("1d", whole(2, 6, 40)), ("2d", whole(2, 6, 5, 7)), ("3d", whole(1, 6, 3, 2, 4))):
+        scale, shift, mean, spread = base.values(6), base.values(6), base.values(6), np.abs(base.values(6)) + F32(0.3)
+        case("batch_norm_" + name, "BatchNormalization", [x, scale, shift, mean, spread], opset=15, epsilon=1e-3)
+        case("batch_norm_7_" + name, "BatchNormalization", [x, scale, shift, mean, spread], opset=7)
+        case("instance_norm_" + name, "InstanceNormalization", [x, scale, shift], opset=6)
+        deep = x.astype(F64).reshape(x.shape[0], 3, -1)
+        want = (deep - deep.mean(-1, keepdims=True)) / np.sqrt(deep.var(-1, keepdims=True) + 1e-5)
+        wide = (1, 6) + (1,) * (x.ndim - 2)
+        case("group_norm_" + name, "GroupNormalization", [x, scale, shift], opset=21, num_groups=3,
+             want=[want.reshape(x.shape) * scale.reshape(wide) + shift.reshape(wide)])
+        case("group_norm_18_" + name, "GroupNormalization", [x, scale[:3], shift[:3]], opset=18, num_groups=3,
+             want=[want.reshape(x.shape) * np.repeat(scale[:3], 2).reshape(wide) + np.repeat(shift[:3], 2).reshape(wide)])
+        case("lp_norm_" + name, "LpNormalization", [x], opset=1, axis=1, p=1 + x.ndim % 2)
+        for kind, dtype in (("f16", F16), ("bf16", BF16), ("f64", F64)):
+            y = (want.reshape(x.shape) * scale.astype(dtype).astype(F64).reshape(wide) + shift.astype(dtype).astype(F64).reshape(wide))
+            case(f"group_norm_{name}_{kind}", "GroupNormalization", [x.astype(dtype), scale.astype(dtype), shift.astype(dtype)],
+                 opset=21, num_groups=3, want=[y])
+    case("lrn_2d", "LRN", [whole(2, 6, 5, 7)], opset=13, size=3, alpha=0.3, beta=0.6, bias=1.5)
+    x = whole(3, 4, 5)
+    deep = x.astype(F64)
+    mean, spread = deep.mean((0, 2)), deep.var((0, 2))
+    y = ((deep - mean[:, None]) / np.sqrt(spread[:, None] + 1e-5)) * 2 + 1
+    arrays = [x, np.full(4, 2, F32), np.full(4, 1, F32), base.values(4), np.abs(base.values(4))]
+    running = [0.7 * arrays[3] + 0.3 * mean, 0.7 * arrays[4] + 0.3 * spread]
+    three = ["out_0", "out_1", "out_2"]
+    case("batch_norm_training", "BatchNormalization", arrays, three, opset=15, training_mode=1, momentum=0.7, out_types=[F32] * 3, want=[y] + running)
+    case("batch_norm_training_9", "BatchNormalization", arrays, three + ["out_3", "out_4"], opset=9, momentum=0.7, out_types=[F32] * 5,
+         want=[y] + running + [mean, spread])
+    each = [base.values(4, 5), base.values(4, 5), base.values(4, 5), np.abs(base.values(4, 5)) + F32(0.3)]
+    case("batch_norm_each", "BatchNormalization", [x] + each, opset=7, spatial=0,
+         want=[(x - each[2]) / np.sqrt(each[3] + F32(1e-5)) * each[0] + each[1]])
+    case("mvn_axes", "MeanVarianceNormalization", [x], opset=13, axes=[-1, 0], want=[(deep - mean[:, None]) / np.sqrt(spread[:, None])])
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
     pool_cases()
     pad_cases()
     recurrent_cases()
+    transposed_cases()
+    norm_cases()
