@@ -80,6 +80,8 @@ static inline const td_light_port *td_plan_out(const td_plan *plan, td_plan_end 
 void td_plan_find_roles(td_plan_build_ctx *b, int32_t session); /* roles.c */
 int32_t td_plan_token_input(const td_plan_session *session);    /* ids, else embeddings; -1: none */
 const td_onnx_tensor *td_plan_initializer(const td_onnx_graph *graph, td_str name);
+int64_t td_plan_embedding_rows(
+    const td_plan_session *session); /* of the table that its ids choose from; 0: not found */
 /* True if every node that takes one of the session's caches directly is a GroupQueryAttention. */
 bool td_plan_all_gqa(const td_plan_build_ctx *b, int32_t session);
 /* The longest timeline that a fixed table of positions in the graph allows; 0: no such table. */

@@ -164,9 +164,11 @@ static void classify(finding *f) {
         if (is_decoder(plan, s)) f->kinds[s] = KIND_DECODER, f->any_decoder = true;
     for (int32_t s = 0; s < n; s++)
         if (f->kinds[s] == KIND_STAGE && is_embedding(f, s)) f->kinds[s] = KIND_EMBEDDING;
+    bool any_logits = false;
+    for (int32_t s = 0; s < n; s++) any_logits |= plan->sessions[s].logits >= 0;
     for (int32_t s = 0; s < n && f->any_decoder; s++) {
         if (f->kinds[s] != KIND_STAGE) continue;
-        bool connected = plan->sessions[s].logits >= 0;
+        bool connected = !any_logits || plan->sessions[s].logits >= 0; /* some session must give them */
         for (size_t i = 0; i < f->edges.n; i++)
             connected |= f->edges.items[i].from.session == s || f->edges.items[i].to.session == s;
         if (is_encoder(f, s)) f->kinds[s] = KIND_ENCODER;

@@ -111,7 +111,8 @@ static bool takes_single_tokens(const td_plan *plan) {
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_session *s = &plan->sessions[plan->steps[k].session];
         td_when when = plan->steps[k].when;
-        if ((when == TD_WHEN_PROMPT || when == TD_WHEN_ALWAYS) && s->fixed_tokens == 1 && !s->takes_source) return true;
+        if (when != TD_WHEN_PROMPT && when != TD_WHEN_ALWAYS) continue;
+        if ((s->fixed_tokens == 1 || s->last_token_only) && !s->takes_source) return true;
     }
     return false;
 }
@@ -141,7 +142,7 @@ void td_plan_find_lengths(td_plan_build_ctx *b) {
     find_context(b);
     find_window(b);
     plan->prefill_chunk = TD_MAX(b->config->generation.prefill_chunk, (int64_t)0);
-    if (wants_single_tokens(plan) || takes_single_tokens(plan)) {
+    if (!plan->transducer.present && (wants_single_tokens(plan) || takes_single_tokens(plan))) {
         if (plan->prefill_chunk > 1)
             td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, (td_place){0},
                             "prefill_chunk %lld is lowered to 1: the graph takes one token at a time",

@@ -54,7 +54,9 @@ static bool gives_scores(const td_plan_build_ctx *b, int32_t session) {
     const td_plan_session *s = &plan->sessions[session];
     if (plan->n_sessions > 1 || plan->n_states || s->logits < 0) return false;
     const td_shape *shape = &s->signature->outputs[s->logits].shape;
-    bool few = shape->rank == 2 && shape->dims[1] > 0 && shape->dims[1] <= MOST_SCORES;
+    int64_t n = shape->rank == 2 || shape->rank == 3 ? shape->dims[shape->rank - 1] : 0;
+    int64_t rows = s->takes_tokens ? td_plan_embedding_rows(s) : 0;
+    bool few = n > 0 && (rows > 0 ? 2 * n <= rows : shape->rank == 2 && n <= MOST_SCORES);
     return few || !s->takes_tokens || extends(b, "feature-extraction") || b->config->pooling.declared;
 }
 
@@ -98,7 +100,7 @@ void td_plan_find_logits(td_plan_build_ctx *b) {
     bool any = plan->transducer.present;
     for (size_t i = 0; i < plan->n_sessions; i++) {
         td_plan_session *s = &plan->sessions[i];
-        if (!s->signature) continue;
+        if (!s->signature || (plan->transducer.present && (int32_t)i == plan->transducer.joiner)) continue;
         s->logits = logits_by_name(s);
         if (s->logits < 0 && plan->n_sessions == 1 && s->takes_tokens && has_state(plan, 0)) {
             s->logits = logits_by_elimination(plan, 0);
@@ -107,8 +109,9 @@ void td_plan_find_logits(td_plan_build_ctx *b) {
                              TD_STR_ARGS(s->signature->outputs[s->logits].name));
         }
         if (gives_scores(b, (int32_t)i)) {
-            plan->pooling = (td_plan_pooling){
-                .present = true, .session = (int32_t)i, .output = s->logits, .mode = TD_POOLING_NONE, .pooled = true};
+            plan->pooling =
+                (td_plan_pooling){.present = true, .session = (int32_t)i, .output = s->logits, .mode = TD_POOLING_NONE};
+            plan->pooling.pooled = s->signature->outputs[s->logits].shape.rank == 2;
             s->logits = -1;
         }
         any |= s->logits >= 0 || (s->takes_tokens && has_state(plan, (int32_t)i)) || gives_vectors(b, (int32_t)i);

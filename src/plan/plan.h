@@ -97,6 +97,7 @@ typedef struct td_plan_session {
     int32_t logits;          /* output, or -1 */
     int64_t fixed_tokens;    /* its ids or embeddings have exactly this many positions; 0: any number */
     int64_t fixed_rows;      /* a run has exactly this many rows; 0: any number */
+    bool last_token_only;    /* of several ids the graph looks at the last one alone */
     bool starts_afresh;      /* it makes caches but takes no past: each of its runs needs the whole timeline */
 } td_plan_session;
 

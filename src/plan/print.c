@@ -259,7 +259,8 @@ static void write_feeds(const td_plan *plan, td_json_writer *w) {
         td_json_begin_object(w);
         for (size_t k = 0; s->signature && k < s->signature->n_inputs; k++) {
             td_buf_clear(&text);
-            feed_text(plan, &s->feeds[k], s->signature->inputs[k].optional, &text);
+            if (td_plan_first_step(plan, (int32_t)i) < 0) td_buf_text(&text, "nothing: the session does not run");
+            else feed_text(plan, &s->feeds[k], s->signature->inputs[k].optional, &text);
             td_json_key_str(w, s->signature->inputs[k].name);
             td_json_write_string(w, td_buf_view(&text));
         }
@@ -347,6 +348,7 @@ void td_plan_write_text(const td_plan *plan, td_buf *out) {
     }
     for (size_t i = 0; i < plan->n_sessions; i++) {
         const td_plan_session *s = &plan->sessions[i];
+        if (td_plan_first_step(plan, (int32_t)i) < 0) continue;
         td_buf_printf(out, "\ninputs of %.*s\n", TD_STR_ARGS(s->name));
         for (size_t k = 0; s->signature && k < s->signature->n_inputs; k++) {
             td_buf_printf(out, "  %-32.*s ", TD_STR_ARGS(s->signature->inputs[k].name));

@@ -77,25 +77,68 @@ static td_role alias_of(td_str name) {
     return td_str_starts(name, TD_STR("onnx::Neg_")) ? TD_ROLE_NUM_LOGITS_TO_KEEP : TD_ROLE_NONE;
 }
 
-/* Ids by use: the only integer input of two dimensions whose rows a Gather takes from a constant table. */
-static void find_ids_by_use(td_plan_build_ctx *b, int32_t session) {
-    td_plan_session *s = &b->plan->sessions[session];
-    const td_uses *uses = &b->uses[session];
+/* The table of embeddings that ids choose rows of, followed through casts and cuts; selects: some ids are cut off on the way. */
+static const td_onnx_tensor *find_table(const td_onnx_graph *graph, td_str ids, int depth, bool *selects) {
+    static const char *const passes[] = {"Cast",    "Identity", "Squeeze", "Unsqueeze",
+                                         "Reshape", "Gather",   "Slice",   NULL};
+    enum { MAX_DEPTH = 5 };
+    for (size_t i = 0; i < graph->n_nodes && depth < MAX_DEPTH; i++) {
+        const td_onnx_node *node = &graph->nodes[i];
+        bool gather = td_str_is(node->op_type, "Gather") && !node->domain.n;
+        if (gather && node->n_inputs > 1 && td_str_equal(node->inputs[1], ids)) {
+            const td_onnx_tensor *table = td_plan_initializer(graph, node->inputs[0]);
+            if (table && table->rank == 2) return table;
+        }
+        if (!node->n_inputs || !node->n_outputs || node->domain.n || !td_str_equal(node->inputs[0], ids)) continue;
+        if (td_words_find(passes, node->op_type) < 0) continue;
+        const td_onnx_tensor *table = find_table(graph, node->outputs[0], depth + 1, selects);
+        if (!table) continue;
+        *selects |= gather || td_str_is(node->op_type, "Slice");
+        return table;
+    }
+    return NULL;
+}
+
+/* Ids by use: the only integer input of two dimensions that chooses rows of a constant table. */
+static void find_ids_by_use(td_plan_session *s) {
     ptrdiff_t found = -1;
+    bool selects = false;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         const td_light_port *port = &s->signature->inputs[i];
+        bool cut = false;
         if (td_name_modality(port->name) != TD_MODALITY_NONE) return; /* rows of patches or frames, maybe */
         if (s->roles[i] != TD_ROLE_NONE || !is_integer(port) || port->shape.rank != 2) continue;
-        for (int32_t u = uses->first[i]; u >= 0; u = uses->items[u].next) {
-            const td_use *use = &uses->items[u];
-            if (!td_use_is(use, "", "Gather") || use->slot != 1) continue;
-            const td_onnx_tensor *table = td_plan_initializer(&s->signature->model->graph, use->node->inputs[0]);
-            if (!table || table->rank != 2) continue;
-            if (found >= 0 && found != (ptrdiff_t)i) return;
-            found = (ptrdiff_t)i;
+        if (!find_table(&s->signature->model->graph, port->name, 0, &cut)) continue;
+        if (found >= 0) return;
+        found = (ptrdiff_t)i;
+        selects = cut;
+    }
+    if (found < 0) return;
+    s->roles[found] = TD_ROLE_INPUT_IDS;
+    s->last_token_only = selects;
+}
+
+/* A mask by its shape: integers or truth values, as many as there are ids. */
+static void find_mask_by_shape(td_plan_session *s, int32_t token) {
+    const td_light_port *ids = &s->signature->inputs[token];
+    if (ids->shape.rank != 2 || !ids->dim_names[1].n || td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0) return;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        const td_light_port *port = &s->signature->inputs[i];
+        bool same = port->shape.rank == 2 && td_str_equal(port->dim_names[1], ids->dim_names[1]);
+        if (s->roles[i] == TD_ROLE_NONE && same && is_integer(port) && td_name_has_word(port->name, "mask") &&
+            td_name_modality(port->name) == TD_MODALITY_NONE) {
+            s->roles[i] = TD_ROLE_ATTENTION_MASK;
+            return;
         }
     }
-    if (found >= 0) s->roles[found] = TD_ROLE_INPUT_IDS;
+}
+
+int64_t td_plan_embedding_rows(const td_plan_session *s) {
+    int32_t token = td_plan_token_input(s);
+    bool selects = false;
+    const td_onnx_tensor *table =
+        token < 0 ? NULL : find_table(&s->signature->model->graph, s->signature->inputs[token].name, 0, &selects);
+    return table ? table->dims[0] : 0;
 }
 
 int32_t td_plan_input_of_role(const td_plan_session *session, td_role role) {
@@ -129,10 +172,11 @@ void td_plan_find_roles(td_plan_build_ctx *b, int32_t session) {
         td_role role = alias_of(port->name);
         if (role != TD_ROLE_NONE && td_plan_input_of_role(s, role) < 0) s->roles[i] = role;
     }
-    if (td_plan_token_input(s) < 0) find_ids_by_use(b, session);
+    if (td_plan_token_input(s) < 0) find_ids_by_use(s);
     int32_t token = td_plan_token_input(s);
     s->takes_tokens = token >= 0;
     if (token < 0) return;
+    find_mask_by_shape(s, token);
     const td_shape *shape = &s->signature->inputs[token].shape;
     if (shape->rank >= 2 && shape->dims[1] > 0) s->fixed_tokens = shape->dims[1];
     if (shape->rank >= 1 && shape->dims[0] > 0) s->fixed_rows = shape->dims[0];

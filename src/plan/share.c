@@ -36,8 +36,12 @@ void td_plan_compact_states(td_plan_build_ctx *b, const bool *dropped) {
     plan->n_states = n;
     for (size_t i = 0; i < plan->n_sessions; i++) {
         td_plan_session *s = &plan->sessions[i];
-        for (size_t k = 0; s->signature && k < s->signature->n_inputs; k++)
-            if (s->feeds[k].kind == TD_FEED_STATE) s->feeds[k].index = number[s->feeds[k].index];
+        for (size_t k = 0; s->signature && k < s->signature->n_inputs; k++) {
+            td_feed *feed = &s->feeds[k];
+            if (feed->kind != TD_FEED_STATE) continue;
+            feed->index = number[feed->index];
+            if (feed->index < 0) *feed = (td_feed){TD_FEED_NONE, TD_FEED_FREE};
+        }
         for (size_t o = 0; s->signature && o < s->signature->n_outputs; o++)
             if (s->out_state[o] >= 0) s->out_state[o] = number[s->out_state[o]];
     }
@@ -76,23 +80,24 @@ void td_plan_share_states(td_plan_build_ctx *b) {
         b->out_of_memory = true;
         return;
     }
+    for (size_t k = 0; k < plan->n_states; k++) /* of sessions that do not run */
+        any |= dropped[k] = td_plan_first_step(plan, plan->states[k].session) < 0;
     for (size_t i = 0; i < plan->n_steps; i++)
         for (size_t k = 0; k < i; k++)
             apart |= !td_plan_run_together(plan, plan->steps[i].session, plan->steps[k].session);
-    if (!apart) return;
-    for (size_t k = 0; k < plan->n_states; k++) {
+    for (size_t k = 0; k < plan->n_states && apart; k++) {
         const td_state_tensor *s = &plan->states[k];
-        if (dropped[k] || td_plan_first_step(plan, s->session) < 0) continue;
+        if (dropped[k]) continue;
         for (size_t i = k + 1; i < plan->n_states; i++) {
             const td_state_tensor *t = &plan->states[i];
-            if (dropped[i] || s->session == t->session || td_plan_first_step(plan, t->session) < 0 ||
-                td_plan_run_together(plan, s->session, t->session) || !same_state(plan, s, t))
+            if (dropped[i] || s->session == t->session || td_plan_run_together(plan, s->session, t->session) ||
+                !same_state(plan, s, t))
                 continue;
             replace(plan, t->session, (int32_t)i, (int32_t)k);
             dropped[i] = any = true;
         }
     }
     if (any) td_plan_compact_states(b, dropped);
-    for (size_t i = 0; i < plan->n_steps && !b->out_of_memory; i++)
+    for (size_t i = 0; i < plan->n_steps && apart && !b->out_of_memory; i++)
         if (td_plan_runs_only(plan, plan->steps[i].session, TD_WHEN_PROMPT)) find_makers(b, plan->steps[i].session);
 }

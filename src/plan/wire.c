@@ -185,7 +185,6 @@ static bool wire_to_state(td_plan_build_ctx *b, td_plan_end from, td_plan_end to
     td_state_tensor *s = &plan->states[feed->index];
     if (s->kind != TD_STATE_CROSS && s->kind != TD_STATE_RECURRENT) {
         dropped[feed->index] = true;
-        plan->sessions[s->session].out_state[s->output] = -1;
         return false;
     }
     s->from_session = from.session;
