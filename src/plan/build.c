@@ -43,7 +43,7 @@ static void check_renames(td_plan_build_ctx *b, const td_plan_session *s, const 
         bool found = false;
         for (size_t k = 0; k < n_ports; k++) found |= td_str_equal(ports[k].name, rows[i].to);
         if (found) continue;
-        td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, rows[i].json, false),
+        td_messages_add(b->messages, td_plan_misfit(b), td_tree_place(b->messages->arena, rows[i].json, false),
                         "expected an %s of the graph, found no \"%.*s\" (%ss: %s)", inputs ? "input" : "output",
                         (int)TD_MIN(rows[i].to.n, (size_t)200), rows[i].to.p, inputs ? "input" : "output",
                         td_plan_port_names(b->messages->arena, ports, n_ports));

@@ -66,6 +66,11 @@ typedef struct td_plan_build_ctx {
     bool out_of_memory;
 } td_plan_build_ctx;
 
+/* The level of a message that something the config says of the graphs does not hold: what a version 1 file says is a hint. */
+static inline treadle_message_level td_plan_misfit(const td_plan_build_ctx *b) {
+    return b->config->version == 1 ? TREADLE_MESSAGE_NOTE : TREADLE_MESSAGE_ERROR;
+}
+
 typedef struct td_plan_end { /* an input or output; session -1: none */
     int32_t session, port;
 } td_plan_end;

@@ -58,7 +58,7 @@ static void find_flow(td_plan_build_ctx *b) {
 
 static void check_loop_over(td_plan_build_ctx *b, const td_config_step *step, const td_plan_session *session) {
     if (!step->loop_over.n || td_plan_input_index(session, step->loop_over) >= 0) return;
-    td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(b->messages->arena, step->loop_over_json, false),
+    td_messages_add(b->messages, td_plan_misfit(b), td_tree_place(b->messages->arena, step->loop_over_json, false),
                     "loop_over \"%.*s\" is no input of session \"%.*s\" (inputs: %s)",
                     (int)TD_MIN(step->loop_over.n, (size_t)200), step->loop_over.p, TD_STR_ARGS(session->name),
                     td_plan_port_names(b->messages->arena, session->signature->inputs, session->signature->n_inputs));

@@ -125,11 +125,12 @@ static void pair_declared(pairing *p) {
         if (in < 0 || out < 0 || p->in_done[in] || p->out_done[out]) continue;
         if (!fits(&p->sig->inputs[in], &p->sig->outputs[out])) {
             td_messages_add(
-                p->b->messages, TREADLE_MESSAGE_ERROR, td_tree_place(p->b->messages->arena, row->json, false),
+                p->b->messages, td_plan_misfit(p->b), td_tree_place(p->b->messages->arena, row->json, false),
                 "expected a state pair of one type and shape, found %.*s (%s, rank %d) and %.*s (%s, rank %d)",
                 TD_STR_ARGS(row->input), td_dtype_name(p->sig->inputs[in].dtype), p->sig->inputs[in].shape.rank,
                 TD_STR_ARGS(row->output), td_dtype_name(p->sig->outputs[out].dtype), p->sig->outputs[out].shape.rank);
-            p->in_done[in] = p->out_done[out] = true;
+            p->in_done[in] = p->out_done[out] =
+                p->b->config->version != 1; /* said once; a hint leaves them to their names */
             continue;
         }
         td_state_tensor *s = add_state(p, (size_t)in, out);
@@ -152,7 +153,7 @@ static void check_declared(td_plan_build_ctx *b) {
         }
         td_str name = in ? row->output : row->input;
         if (!in || !out)
-            td_messages_add(b->messages, TREADLE_MESSAGE_ERROR,
+            td_messages_add(b->messages, td_plan_misfit(b),
                             td_tree_place(b->messages->arena, in ? row->output_json : row->input_json, false),
                             "expected an %s of a session, found no \"%.*s\"", in ? "output" : "input",
                             (int)TD_MIN(name.n, (size_t)200), name.p);

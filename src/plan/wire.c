@@ -80,7 +80,7 @@ td_plan_end td_plan_resolve_end(td_plan_build_ctx *b, td_str text, const td_json
     if (!s->signature) return (td_plan_end){-1, -1};
     out.port = from ? td_plan_output_index(s, tensor) : td_plan_input_index(s, tensor);
     if (out.port < 0)
-        td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, place,
+        td_messages_add(b->messages, td_plan_misfit(b), place,
                         "Dataflow wire references %s \"%.*s\" but session \"%.*s\" has no such %s (available %ss: %s)",
                         from ? "output" : "input", (int)TD_MIN(tensor.n, (size_t)200), tensor.p, TD_STR_ARGS(s->name),
                         from ? "output" : "input", from ? "output" : "input",
@@ -102,23 +102,23 @@ static bool ends_fit(td_plan_build_ctx *b, const td_config_wire *wire, td_plan_e
     const td_light_port *in = &b->plan->sessions[to.session].signature->inputs[to.port];
     td_place place = td_tree_place(b->messages->arena, wire->json, false);
     if (out->dtype != in->dtype) {
-        td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, place, "wire from %.*s (%s) to %.*s (%s): the types differ",
+        td_messages_add(b->messages, td_plan_misfit(b), place, "wire from %.*s (%s) to %.*s (%s): the types differ",
                         TD_STR_ARGS(wire->from), td_dtype_name(out->dtype), TD_STR_ARGS(wire->to),
                         td_dtype_name(in->dtype));
         return false;
     }
     if (out->shape.rank < 0 || in->shape.rank < 0) return true;
     if (out->shape.rank != in->shape.rank) {
-        td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, place,
+        td_messages_add(b->messages, td_plan_misfit(b), place,
                         "wire from %.*s (rank %d) to %.*s (rank %d): the ranks differ", TD_STR_ARGS(wire->from),
                         out->shape.rank, TD_STR_ARGS(wire->to), in->shape.rank);
         return false;
     }
     for (int i = 0; i < in->shape.rank; i++) {
         if (in->shape.dims[i] < 0 || out->shape.dims[i] < 0 || in->shape.dims[i] == out->shape.dims[i]) continue;
-        td_messages_add(b->messages, TREADLE_MESSAGE_ERROR, place,
-                        "wire from %.*s to %.*s: dimension %d is %lld and %lld", TD_STR_ARGS(wire->from),
-                        TD_STR_ARGS(wire->to), i, (long long)out->shape.dims[i], (long long)in->shape.dims[i]);
+        td_messages_add(b->messages, td_plan_misfit(b), place, "wire from %.*s to %.*s: dimension %d is %lld and %lld",
+                        TD_STR_ARGS(wire->from), TD_STR_ARGS(wire->to), i, (long long)out->shape.dims[i],
+                        (long long)in->shape.dims[i]);
         return false;
     }
     return true;

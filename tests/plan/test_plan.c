@@ -157,3 +157,17 @@ TEST(a_folder_without_a_config_is_a_decoder) {
     CHECK(p.plan->cannot_run == NULL);
     done(&p);
 }
+
+TEST(what_version_1_says_of_the_graphs_is_a_hint) {
+    planned p;
+    make(
+        &p, "concat",
+        "{\"model\": {\"type\": \"nobody's\", \"encoder\": {\"filename\": \"model.onnx\", \"outputs\": {\"encoder_outputs\": \"a\"}},"
+        "\"decoder\": {\"filename\": \"model.onnx\", \"inputs\": {\"attention_mask\": \"no_mask\", \"rnn_states_prev\": \"r\","
+        "\"encoder_hidden_states\": \"b\", \"past_key_names\": \"wrong.%d\"}, \"outputs\": {\"rnn_states\": \"s\"}}}}");
+    size_t n_errors = 0;
+    for (size_t i = 0; i < p.messages.list.n; i++) n_errors += p.messages.list.items[i].level == TREADLE_MESSAGE_ERROR;
+    CHECK_EQ_STR(first_error(&p), "");
+    CHECK_EQ_UINT(n_errors, 0);
+    done(&p);
+}
