@@ -3,7 +3,7 @@
  *
  *   {"op": "generate", "prompts": [[ids], ...], "options": {...}, "logits_to": PREFIX, "prompt_logits_to": PREFIX}
  *       -> {"tokens": [[ids], ...], "finish": [...], "text": [...], "runs": {session: count}}
- *   {"op": "timeline", "steps": [{"append": ids} | {"generate": n} | {"rewind": length}, ...], "logits_to": PREFIX}
+ *   {"op": "timeline", "steps": [{"append": ids} | {"generate": n} | {"rewind": length} | {"fork": true}, ...], "logits_to": PREFIX}
  *       -> {"steps": [{} | {"tokens": ids}, ...]}
  *   {"op": "process", "logits": FILE.npy, "sequence": ids, "prompt_length": n, "options": {...}, "to": FILE.npy} -> {"kept": n}
  *   {"op": "stream", "prompts": ..., "options": ...} -> {"pieces": ["text", ...]}
@@ -377,10 +377,22 @@ static treadle_status op_generate(drive *d) {
 }
 
 /* --- timeline */
-static treadle_status timeline_step(drive *d, treadle_generator *g, const td_json *step, const char *logits_to,
+/* The timeline goes on in a copy; what becomes of the original must not matter. */
+static treadle_status fork_timeline(drive *d, treadle_generator **g) {
+    treadle_generator *copy = NULL;
+    treadle_status status = treadle_generator_fork(*g, &copy, &d->error);
+
+    if (status == TREADLE_OK && treadle_generator_n_rows(*g)) status = treadle_generator_run(*g, 1, NULL, NULL, &d->error);
+    treadle_generator_free(status == TREADLE_OK ? *g : copy);
+    if (status == TREADLE_OK) *g = copy;
+    return status;
+}
+
+static treadle_status timeline_step(drive *d, treadle_generator **at, const td_json *step, const char *logits_to,
                                     size_t *k) {
+    treadle_generator *g = *at;
     const td_json *append = td_json_get(step, "append"), *count = td_json_get(step, "generate"),
-                  *rewind = td_json_get(step, "rewind");
+                  *rewind = td_json_get(step, "rewind"), *fork = td_json_get(step, "fork");
     treadle_status status = TREADLE_OK;
     treadle_tensor logits;
     treadle_ids ids;
@@ -404,8 +416,10 @@ static treadle_status timeline_step(drive *d, treadle_generator *g, const td_jso
         }
     } else if (rewind && rewind->kind == TD_JSON_INT && rewind->as_int >= 0) {
         status = treadle_generator_rewind(g, 0, (size_t)rewind->as_int, &d->error);
+    } else if (fork) {
+        status = fork_timeline(d, at);
     } else {
-        status = fail(d, "steps: expected append, generate or rewind");
+        status = fail(d, "steps: expected append, generate, rewind or fork");
     }
     td_json_end_object(&d->out);
     return status;
@@ -424,7 +438,7 @@ static treadle_status op_timeline(drive *d) {
     td_json_key(&d->out, "steps");
     td_json_begin_array(&d->out);
     for (const td_json *s = steps->first; s && status == TREADLE_OK; s = s->next)
-        status = timeline_step(d, g, s, logits_to, &k);
+        status = timeline_step(d, &g, s, logits_to, &k);
     td_json_end_array(&d->out);
     td_json_end_object(&d->out);
     treadle_generator_free(g);
@@ -692,7 +706,7 @@ const td_command td_command_drive = {
         "Requests and what they answer; a failed one answers {\"error\": {\"message\": TEXT}} and the next one is read:\n"
         "  {\"op\": \"generate\", \"prompts\": [IDS, ...], \"options\": {...}, \"logits_to\": PREFIX, \"prompt_logits_to\": PREFIX}\n"
         "      gives {\"tokens\": [IDS, ...], \"finish\": [...], \"text\": [...], \"runs\": {SESSION: COUNT}}\n"
-        "  {\"op\": \"timeline\", \"steps\": [{\"append\": IDS} | {\"generate\": N} | {\"rewind\": LENGTH}, ...], \"logits_to\": PREFIX}\n"
+        "  {\"op\": \"timeline\", \"steps\": [{\"append\": IDS} | {\"generate\": N} | {\"rewind\": LENGTH} | {\"fork\": true}, ...], \"logits_to\": PREFIX}\n"
         "      gives {\"steps\": [{} | {\"tokens\": IDS}, ...]}\n"
         "  {\"op\": \"process\", \"logits\": FILE.npy, \"sequence\": IDS, \"prompt_length\": N, \"options\": {...}, \"to\": FILE.npy}\n"
         "      gives {\"kept\": N}\n"

@@ -1,0 +1,151 @@
+# timeout: 900
+"""What a row gives does not depend on how it came about, for every kind of state: every folder of the pipeline fixtures, on one engine.
+
+prefill   the prompt token by token gives what it gives at once
+append    a prompt in two parts gives what it gives in one
+rewind    after going on and back, a row gives what a fresh one gives
+fork      a copy goes on as the original would have, whatever the original does meanwhile
+batch     rows of unequal length give what each gives alone
+The expected side of each comparison is the fixture's own golden (ONNX Runtime, NumPy, transformers)."""
+import fnmatch
+import json
+import os
+import tarfile
+
+import drive
+import testing
+
+# The activation scale is taken over all tokens of a run: the goldens hold for one prefill of the whole prompt only.
+WHOLE_RUN_ONLY = ("b18-dynamic-int8",)
+REFUSES = ("cannot rewind", "can only be rewound")
+N_NEW = 5
+
+work = testing.temp_dir()
+
+
+def folders():
+    root = os.path.join(work.name, "pipelines")
+    if not os.path.isdir(root):
+        with tarfile.open(testing.shared("data/pipelines.tar.xz")) as archive:
+            trust = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
+            archive.extractall(work.name, **trust)
+    for name in sorted(os.listdir(root)):
+        path = os.path.join(root, name, "golden.json")
+        if os.path.exists(path):
+            yield name, os.path.join(root, name), json.load(open(path))
+
+
+def cases():
+    """One case of one prompt per folder: (name, folder, prompt, tensors, options, new tokens)."""
+    import numpy as np
+    for name, folder, golden in folders():
+        for case in golden["cases"]:
+            if case["kind"] != "generate" or len(case["prompts"]) != 1 or case.get("allowed"):
+                continue
+            options = {k: v for k, v in case["options"].items() if k in ("do_sample", "eos", "stop")}
+            if "decoder_start" in case["expect"] or "decoder_start" in case:
+                options["decoder_start"] = case.get("decoder_start") or case["expect"]["decoder_start"]
+            if options.get("stop") or case["expect"]["finish"] != ["length"]:
+                continue
+            arrays = np.load(os.path.join(folder, "golden.npz")) if case.get("tensors") else {}
+            tensors = {}
+            for key, ref in case.get("tensors", {}).items():
+                tensors[key] = os.path.join(work.name, f"{name}.{key}.npy".replace("/", "_"))
+                np.save(tensors[key], arrays[ref["npz"]])
+            yield name, folder, case["prompts"][0], tensors, options, case["expect"]["tokens"][0][:N_NEW]
+            break
+
+
+def timeline(d, options, *steps):
+    """New tokens of the last generate step; None if the model says that it cannot."""
+    try:
+        return d.ask(op="timeline", steps=list(steps), options=options)["steps"][-1]["tokens"]
+    except drive.Refused as refused:
+        assert any(words in str(refused) for words in REFUSES), refused
+        return None
+
+
+def every(check):
+    """Runs a check over all folders and names every one that fails."""
+    bad, n = [], 0
+    for case in cases():
+        try:
+            n += check(*case) is not False
+        except AssertionError as e:
+            bad.append(f"{case[0]}: {str(e)[:200]}")
+    testing.equal(bad, [])
+    assert n > 20, n
+
+
+def test_prefill():
+    def check(name, folder, prompt, tensors, options, want):
+        if name in WHOLE_RUN_ONLY:
+            return False
+        with drive.Drive(folder, "--set", "/generation/prefill_chunk=1") as d:
+            testing.equal(timeline(d, options, {"append": prompt, "tensors": tensors}, {"generate": len(want)}), want)
+    every(check)
+
+
+def test_append():
+    def check(name, folder, prompt, tensors, options, want):
+        # tensors belong to the whole prompt, and an encoder's prompt is one
+        if name in WHOLE_RUN_ONLY or tensors or "decoder_start" in options or len(prompt) < 2 or fed_by_source(folder):
+            return False
+        with drive.Drive(folder) as d:
+            half = len(prompt) // 2
+            got = timeline(d, options, {"append": prompt[:half]}, {"append": prompt[half:]}, {"generate": len(want)})
+            testing.equal(got, want)
+            got = timeline(d, options, {"append": prompt}, {"generate": 2}, {"append": want[2:3]}, {"generate": 2})
+            testing.equal(got, want[3:5])
+    every(check)
+
+
+def test_rewind():
+    def check(name, folder, prompt, tensors, options, want):
+        if name in WHOLE_RUN_ONLY:
+            return False
+        with drive.Drive(folder) as d:
+            start = {"append": prompt, "tensors": tensors}
+            base = len(options.get("decoder_start", prompt)) if fed_by_source(folder) else len(prompt)
+            got = timeline(d, options, start, {"generate": 4}, {"rewind": base + 2}, {"generate": len(want) - 2})
+            if got is not None:
+                testing.equal(got, want[2:], "into new tokens")
+            got = timeline(d, options, start, {"generate": 3}, {"rewind": 0}, start, {"generate": len(want)})
+            testing.equal(got, want, "to zero")
+    every(check)
+
+
+def test_fork():
+    def check(name, folder, prompt, tensors, options, want):
+        with drive.Drive(folder) as d:
+            start = {"append": prompt, "tensors": tensors}
+            got = timeline(d, options, start, {"generate": 2}, {"fork": True}, {"generate": len(want) - 2})
+            testing.equal(got, want[2:])
+    every(check)
+
+
+def test_batch():
+    def check(name, folder, prompt, tensors, options, want):
+        if name in WHOLE_RUN_ONLY or tensors:
+            return False
+        options = dict(options, max_new_tokens=len(want))
+        with drive.Drive(folder) as d:
+            short = prompt[: max(1, len(prompt) - 2)]
+            alone = d.ask(op="generate", prompts=[short], options=options)
+            try:
+                got = d.ask(op="generate", prompts=[prompt, short, prompt], options=options)
+            except drive.Refused as refused:
+                assert "expected one row" in str(refused), refused
+                return False
+            testing.equal(got["tokens"], [want, alone["tokens"][0], want])
+    every(check)
+
+
+def fed_by_source(folder):
+    explain = testing.treadle("explain", folder, "--json")
+    testing.equal(explain.returncode, 0, explain.stderr)
+    plan = json.loads(explain.stdout)["plan"]
+    return any(s["when"] == "once" for s in plan["steps"]) and plan.get("source_prompt", False)
+
+
+testing.main()
