@@ -28,7 +28,8 @@ typedef struct td_v1_type {
     const td_v1_prompt *image, *audio;
     int32_t tool_call_start, tool_call_end, reasoning_start, reasoning_end; /* 0: none */
     int32_t reprefill_at;                                                   /* 0: never */
-    bool encodes;                                                           /* no decoder: an encoder of text alone */
+    const char *decoder_start; /* the file's id that a decoder starts from; NULL: bos */
+    bool encodes;              /* no decoder: an encoder of text alone */
 } td_v1_type;
 
 /* NULL: the type has no row. */

@@ -40,6 +40,9 @@ static void add_tokens(td_v1 *v) {
     if (eos && !(eos->kind == TD_JSON_ARRAY && eos->n == 0)) td_v1_copy(v, tokens, "eos", eos);
     else add_id(v, tokens, "pad_token_id", "eos");
     if (!v->type) return;
+    const td_json *start = v->type->decoder_start ? td_json_get(v->model, v->type->decoder_start) : NULL;
+    if (start && start->kind == TD_JSON_ARRAY) start = start->first;
+    if (start && !td_json_get(tokens, "decoder_start")) td_v1_copy(v, tokens, "decoder_start", start);
     add_marker(v, tokens, "tool_call_start", v->type->tool_call_start);
     add_marker(v, tokens, "tool_call_end", v->type->tool_call_end);
     add_marker(v, tokens, "reasoning_start", v->type->reasoning_start);

@@ -38,6 +38,16 @@ static const td_v1_type types[] = {
     {.name = "phi3", .tool_call_start = 200025, .tool_call_end = 200026, .reprefill_at = 4097},
     {.name = "phimoe", .reprefill_at = 4097},
     {.name = "phi3small", .reprefill_at = 8193},
+    /* what the decoder of an encoder-decoder starts from, which no file of version 1 says */
+    {.name = "bart", .decoder_start = "eos_token_id"},
+    {.name = "led", .decoder_start = "eos_token_id"},
+    {.name = "m2m_100", .decoder_start = "eos_token_id"},
+    {.name = "marian", .decoder_start = "pad_token_id"},
+    {.name = "pegasus", .decoder_start = "pad_token_id"},
+    {.name = "t5", .decoder_start = "pad_token_id"},
+    {.name = "mt5", .decoder_start = "pad_token_id"},
+    {.name = "umt5", .decoder_start = "pad_token_id"},
+    {.name = "longt5", .decoder_start = "pad_token_id"},
     /* encoders of text: the section that is called decoder holds no decoder */
     {.name = "albert", .encodes = true},
     {.name = "bert", .encodes = true},

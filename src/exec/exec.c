@@ -7,7 +7,15 @@ enum { PREFILL_CHUNK = 512 }; /* a prompt pass of this many tokens is where larg
 
 /* --- making and freeing */
 
+/* Outputs that the walk over a transducer's frames looks at itself. */
+static bool is_walked(const td_plan_transducer *t, int32_t session, int32_t output) {
+    if (!t->present) return false;
+    return (session == t->encoder && (output == t->frames_output || output == t->length_output)) ||
+           (session == t->predictor && output == t->predicted) || (session == t->joiner && output == t->logits);
+}
+
 static bool is_read(const td_plan *plan, int32_t session, int32_t output) {
+    if (is_walked(&plan->transducer, session, output)) return true;
     for (size_t i = 0; i < plan->n_wires; i++)
         if (plan->wires[i].from_session == session && plan->wires[i].from_output == output) return true;
     for (size_t k = 0; k < plan->n_states; k++)

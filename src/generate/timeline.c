@@ -84,7 +84,7 @@ static bool is_source(const td_generation *g, size_t r) {
 }
 
 static treadle_ids timeline_part(const td_generation *g, const treadle_ids *rows, size_t r) {
-    bool starts = !g->n_rows || g->timelines[r].n == 0;
+    bool starts = (!g->n_rows || g->timelines[r].n == 0) && !takes_no_tokens(g->runtime->plan);
     if (is_source(g, r) || (starts && rows[r].n == 0))
         return (treadle_ids){g->options.decoder_start, g->options.n_decoder_start};
     return rows[r];

@@ -382,7 +382,8 @@ static treadle_status fork_timeline(drive *d, treadle_generator **g) {
     treadle_generator *copy = NULL;
     treadle_status status = treadle_generator_fork(*g, &copy, &d->error);
 
-    if (status == TREADLE_OK && treadle_generator_n_rows(*g)) status = treadle_generator_run(*g, 1, NULL, NULL, &d->error);
+    if (status == TREADLE_OK && treadle_generator_n_rows(*g))
+        status = treadle_generator_run(*g, 1, NULL, NULL, &d->error);
     treadle_generator_free(status == TREADLE_OK ? *g : copy);
     if (status == TREADLE_OK) *g = copy;
     return status;

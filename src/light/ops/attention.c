@@ -190,6 +190,12 @@ static int64_t visible(const attention_run *w, int64_t b) {
     return nonpad ? TD_MAX(0, TD_MIN(n, ((const int64_t *)nonpad->data)[b])) : n;
 }
 
+/* Keys before the first query's own. In a cache that others fill, the queries are the last of the keys in use (ONNX Runtime's
+ * reading; the text speaks of the upper left corner, where no token but the first could see itself). */
+static int64_t first_key(const attention_run *w, int64_t b) {
+    return input(w->r, IN_NONPAD) ? TD_MAX(visible(w, b) - w->n.n_q, (int64_t)0) : w->n.n_past;
+}
+
 /* The mask as float32 to be added, with strides of 0 where it broadcasts. */
 static treadle_status set_mask(attention_run *w) {
     const td_tensor *t = input(w->r, IN_MASK);
@@ -338,7 +344,7 @@ static treadle_status run_kernel(attention_run *w) {
                                      .out_row = y.token,
                                      .out_head = y.head,
                                      .causal = w->s->causal,
-                                     .first = n->n_past,
+                                     .first = first_key(w, b),
                                      .scale = w->scale,
                                      .softcap = w->s->softcap,
                                      .bias = w->mask ? w->mask + b * w->mask_batch + h * group * w->mask_head : NULL,
@@ -368,7 +374,7 @@ static void store_qk(const attention_run *w, int64_t row, int mode, const double
 static void score_row(const attention_run *w, int64_t b, int64_t h, int64_t i, double *scores) {
     const attention_state *s = w->s;
     int64_t group = w->n.n_heads / w->n.n_kv_heads, row = (b * w->n.n_heads + h) * w->n.n_q + i;
-    int64_t seen = visible(w, b), end = s->causal ? TD_MIN(seen, w->n.n_past + i + 1) : seen;
+    int64_t seen = visible(w, b), end = s->causal ? TD_MIN(seen, first_key(w, b) + i + 1) : seen;
     const char *q = td_heads_at(&w->q, b, i, h);
     const float *mask = w->mask ? w->mask + b * w->mask_batch + h * w->mask_head + i * w->mask_query : NULL;
 
