@@ -252,6 +252,61 @@ def norm_cases():
     case("mvn_axes", "MeanVarianceNormalization", [x], opset=13, axes=[-1, 0], want=[(deep - mean[:, None]) / np.sqrt(spread[:, None])])
 
 
+def resize(name, x, scales=None, sizes=None, roi=None, opset=19, constants=("in_1", "in_2", "in_3"), want=None, dtype=None, **attributes):
+    arrays = [x, None if roi is None else np.array(roi, F32), None if scales is None else np.array(scales, F32),
+              None if sizes is None else np.array(sizes, np.int64)]
+    if opset < 13:
+        arrays[1] = np.array([] if roi is None else roi, F32)
+        arrays[2] = np.array([] if scales is None else scales, F32)
+    while arrays[-1] is None:
+        arrays.pop()
+    if want is None and dtype:
+        want = answer("Resize", arrays, opset=19, **attributes)
+        arrays[0] = x.astype(dtype)
+    case("resize_" + name, "Resize", arrays, opset=opset, constants=constants, want=want, **attributes)
+
+
+def resize_cases():
+    x = whole(1, 2, 6, 9, low=-20, high=21)
+    up, down = [1, 1, 1.5, 2.25], [1, 1, 0.7, 0.45]
+    for mode in ("nearest", "linear", "cubic"):
+        for way in ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel", "half_pixel_symmetric"):
+            for name, scales in (("up", up), ("down", down)):
+                if way == "align_corners":  # ONNX's own cases and ONNX Runtime differ where scale * size is not whole
+                    resize(f"{mode}_{way}_{name}", x, sizes=[1, 2, 9, 13] if name == "up" else [1, 2, 4, 5], mode=mode,
+                           coordinate_transformation_mode=way)
+                    continue
+                resize(f"{mode}_{way}_{name}", x, scales, mode=mode, coordinate_transformation_mode=way)
+        resize(f"{mode}_crop", x, sizes=[1, 2, 7, 5], roi=[0, 0, 0.2, -0.3, 1, 1, 0.9, 1.1], mode=mode, extrapolation_value=7.5,
+               coordinate_transformation_mode="tf_crop_and_resize")
+        resize(f"{mode}_11", x, up, opset=11, mode=mode)
+        resize(f"{mode}_11_sizes", x, sizes=[1, 2, 4, 20], opset=11, mode=mode, constants=("none",))
+        resize(f"{mode}_3d", x[0], [1, 1, 3], mode=mode, coordinate_transformation_mode="asymmetric") if mode != "cubic" else None
+        for policy in ("not_larger", "not_smaller"):
+            resize(f"{mode}_{policy}", x, sizes=[8, 7], axes=[2, 3], mode=mode, keep_aspect_ratio_policy=policy)
+        for kind, dtype in (("f16", F16), ("f64", F64), ("bf16", BF16)):
+            resize(f"{mode}_{kind}", x, up, mode=mode, dtype=dtype)
+    for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"):
+        for way in ("half_pixel", "asymmetric"):
+            for name, scales in (("up", [1, 1, 2, 3]), ("down", [1, 1, 0.5, 0.3])):
+                resize(f"nearest_{rounding}_{way}_{name}", x, scales, mode="nearest", nearest_mode=rounding, coordinate_transformation_mode=way)
+    for mode in ("linear", "cubic"):
+        resize(f"{mode}_antialias", x, down, mode=mode, antialias=1)
+        resize(f"{mode}_antialias_outside", x, down, mode=mode, antialias=1, exclude_outside=1)
+        resize(f"{mode}_antialias_mixed", x, [1, 1, 0.6, 1.7], mode=mode, antialias=1)
+    resize("cubic_a", x, up, mode="cubic", cubic_coeff_a=-0.5)
+    resize("cubic_outside", x, up, mode="cubic", exclude_outside=1)
+    resize("nearest_for_nn", x, up, opset=11, mode="nearest", coordinate_transformation_mode="tf_half_pixel_for_nn")
+    for dtype in (np.uint8, np.int8, np.int32, np.int64, np.bool_):
+        y = np.abs(x).astype(dtype)
+        resize(f"nearest_{np.dtype(dtype).name}", y, want=answer("Resize", [np.abs(x), None, np.array(up, F32)], opset=19, mode="nearest") if dtype != np.bool_
+               else [answer("Resize", [y.astype(F32), None, np.array(up, F32)], opset=19, mode="nearest")[0] != 0], scales=up, mode="nearest")
+    for mode in ("nearest", "linear"):
+        case(f"upsample_7_{mode}", "Upsample", [x], opset=7, mode=mode, scales=[1.0, 1.0, 2.0, 3.0])
+        case(f"upsample_9_{mode}", "Upsample", [x, np.array([1, 1, 2, 3], F32)], opset=9, mode=mode, constants=("in_1",))
+        case(f"resize_10_{mode}", "Resize", [x, np.array([1, 1, 0.5, 1.7], F32)], opset=10, mode=mode)
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
@@ -260,3 +315,4 @@ if __name__ == "__main__":
     recurrent_cases()
     transposed_cases()
     norm_cases()
+    resize_cases()
