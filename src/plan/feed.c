@@ -74,7 +74,7 @@ static void feed_by_name(td_plan_build_ctx *b, int32_t session, bool owned_too) 
                  w = plan->wires[w].next)
                 fits = !td_plan_run_together(plan, from, plan->wires[w].from_session);
             if (!fits) continue;
-            add_wire(b, (td_plan_end){from, output}, (td_plan_end){session, (int32_t)i}, "equal names");
+            add_wire(b, (td_plan_end){from, output}, (td_plan_end){session, (int32_t)i}, "same name");
             b->follows[session] |=
                 (plan->sessions[from].takes_tokens || b->follows[from]) && !plan->sessions[from].takes_source;
         }
@@ -148,13 +148,14 @@ static void feed_by_fit(td_plan_build_ctx *b, int32_t session) {
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         if (!td_plan_is_unfed(s, i)) continue;
         find_candidates(b, session, i, true, &list);
-        if (is_unambiguous(b->plan, &list)) take_candidates(b, session, i, &list, "equal stems");
+        if (is_unambiguous(b->plan, &list)) take_candidates(b, session, i, &list, "same name but for in and out");
     }
     for (size_t i = 0; i < s->signature->n_inputs; i++)
         if (td_plan_is_unfed(s, i)) n_unfed++, input = i;
     if (n_unfed != 1) return;
     find_candidates(b, session, input, false, &list);
-    if (is_unambiguous(b->plan, &list)) take_candidates(b, session, input, &list, "the only one that fits");
+    if (is_unambiguous(b->plan, &list))
+        take_candidates(b, session, input, &list, "only unused output, only unfed input");
 }
 
 /* --- the caller's tensors */
@@ -175,7 +176,7 @@ static void feed_requests(td_plan_build_ctx *b, int32_t session, bool all) {
         bool medium = td_name_modality(name) != TD_MODALITY_NONE && (!tokens || !td_name_is_features(name));
         if (!all && !medium && !is_expected_output(b->config, name)) continue;
         if (all && tokens && s->feeds[i].index == TD_FEED_FREE) continue; /* left out */
-        int32_t request = td_plan_request_of(b, name, td_plan_is_optional(s, i));
+        int32_t request = td_plan_request_of(b, name, s->feeds[i].index == TD_FEED_FREE);
         if (request < 0) return;
         if (b->plan->requests[request].session < 0) {
             b->plan->requests[request].session = session;

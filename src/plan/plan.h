@@ -73,7 +73,7 @@ typedef struct td_plan_wire {
     int32_t next;
     bool hold;                    /* the value of the last prompt run is kept for later steps */
     bool once;                    /* the source is a once step: kept for the whole request */
-    const char *why;              /* "declared", "equal names", "equal stems", "the only one that fits" */
+    const char *why;              /* "explicit", "same name", ... */
     const td_config_wire *config; /* NULL: found */
 } td_plan_wire;
 

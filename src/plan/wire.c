@@ -211,7 +211,7 @@ void td_plan_declared_wires(td_plan_build_ctx *b) {
         if (from.session < 0 || from.port < 0 || to.session < 0 || to.port < 0) continue;
         if (!ends_fit(b, wire, from, to) || closes_circle(b, wire, from, to)) continue;
         if (wire_to_state(b, from, to, dropped)) continue;
-        td_plan_add_wire(b, from, to, wire->hold, "declared");
+        td_plan_add_wire(b, from, to, wire->hold, "explicit");
         plan->wires[plan->n_wires - 1].config = wire;
     }
     for (size_t k = 0; k < plan->n_states; k++) any |= dropped[k];
