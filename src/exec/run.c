@@ -94,13 +94,57 @@ static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan
     return td_exec_keep(e, &own, session, err);
 }
 
+/* Rows of features that a session gives to one that takes tokens; -1: none. */
+static int64_t count_features(const td_exec *e, int32_t session) {
+    for (size_t w = 0; w < e->plan->n_wires; w++) {
+        const td_plan_wire *wire = &e->plan->wires[w];
+        if (wire->from_session != session || !e->plan->sessions[wire->to_session].takes_tokens) continue;
+        const td_value *value = td_exec_output(e, session, wire->from_output);
+        if (!value || value->kind != TD_VALUE_TENSOR || value->tensor.shape.rank < 2) return -1;
+        int64_t n = 1;
+        for (int i = 0; i + 1 < value->tensor.shape.rank; i++) n *= value->tensor.shape.dims[i];
+        return n;
+    }
+    return -1;
+}
+
+/* A prompt has as many placeholders as there are features to put in their places. */
+static treadle_status check_placeholders(const td_exec *e, const td_exec_run *run, treadle_error *err) {
+    const td_exec_row *row = &run->rows[run->first_row];
+    int64_t first = td_exec_length(e, run->first_row);
+    for (size_t k = 0; k < e->plan->n_steps; k++) {
+        const td_plan_step *step = &e->plan->steps[k];
+        if (step->modality < 0 || step->modality >= TD_MODALITY_NONE || step->when != TD_WHEN_PROMPT) continue;
+        int32_t token = e->plan->placeholders[step->modality];
+        const char *word = td_modality_words[step->modality];
+        bool ran = e->ran[step->session] == e->run_number;
+        int64_t n = 0, features = ran ? count_features(e, step->session) : 0;
+        for (int64_t i = first; token >= 0 && i < TD_MIN(row->n_ids, first + run->n); i++) n += row->ids[i] == token;
+        if (token < 0 || features < 0 || n == features) continue;
+        if (!ran)
+            return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                           "the prompt has %lld %s placeholders (token %d), but no %s came with it", (long long)n, word,
+                           token, word);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "the prompt has %lld %s placeholders (token %d), but what came with it makes %lld features",
+                       (long long)n, word, token, (long long)features);
+    }
+    return TREADLE_OK;
+}
+
 treadle_status td_exec_run_steps(td_exec *e, const td_exec_run *run, td_exec_row *rows, treadle_error *err) {
     int32_t logits = -1;
+    bool checked = false;
     e->run_number++;
     memset(e->written, 0, e->plan->n_states * sizeof *e->written);
     for (size_t k = 0; k < e->plan->n_steps; k++) {
         const td_plan_step *step = &e->plan->steps[k];
         if (!takes_part(e, run, step)) continue;
+        if (run->prompt && run->rows[run->first_row].prompt && !checked &&
+            e->plan->sessions[step->session].takes_tokens && !e->plan->sessions[step->session].takes_source) {
+            TD_TRY(check_placeholders(e, run, err)); /* what makes features comes before what takes them */
+            checked = true;
+        }
         TD_TRY(run_step(e, run, step, err));
         if (e->plan->sessions[step->session].logits >= 0) logits = step->session;
     }

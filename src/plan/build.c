@@ -120,6 +120,14 @@ static const char *find_why_not(const td_plan *plan) {
 
 static void run_stages(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
+    const td_config_tokens *tokens = &b->config->tokens;
+    plan->placeholders[TD_MODALITY_IMAGE] = tokens->image;
+    plan->placeholders[TD_MODALITY_AUDIO] = tokens->audio;
+    plan->placeholders[TD_MODALITY_VIDEO] = tokens->video;
+    if (b->config->plugin.path) {
+        td_plan_for_plugin(b);
+        return;
+    }
     static void (*const before[])(td_plan_build_ctx *) = {
         td_plan_find_states, td_plan_declared_wires, td_plan_find_transducer, td_plan_find_logits, td_plan_find_steps};
     static void (*const after[])(td_plan_build_ctx *) = {

@@ -152,6 +152,7 @@ bool td_plan_runs_only(const td_plan *plan, int32_t session, td_when when);
 /* True if a step of one and a step of the other may run in the same round. */
 bool td_plan_run_together(const td_plan *plan, int32_t a, int32_t b);
 
+void td_plan_for_plugin(td_plan_build_ctx *b); /* plugin.c: native code decides what runs */
 const char *td_plan_find_fault(td_plan *plan); /* fault.c */
 
 /* request.c: the request tensor of that name, added if there is none. -1: out of memory. */

@@ -204,6 +204,8 @@ typedef struct td_plan {
     td_plan_pooling pooling;
     bool
         source_prompt; /* the prompt feeds the once sessions (encoder-decoder); the timeline starts from decoder_start */
+    int32_t placeholders
+        [TD_MODALITY_NONE];  /* by td_modality: the token that stands for one feature in a prompt; -1: none */
     int64_t context_length;  /* most tokens of a row */
     int64_t max_length;      /* default limit */
     int64_t static_capacity; /* positions of the static caches; 0: there are none */

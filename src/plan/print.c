@@ -332,6 +332,10 @@ void td_plan_write_json(const td_plan *plan, td_json_writer *w) {
     if (plan->pooling.present) write_pooling(plan, w);
     if (plan->window.size > 0) write_window(plan, w);
     if (plan->prefill_chunk == 1) write_text(w, "prefill", "one token at a time");
+    if (plan->source_prompt) {
+        td_json_key(w, "source_prompt");
+        td_json_write_bool(w, true);
+    }
     write_text(w, "batching", batching_text(plan->batching));
     if (plan->cannot_run) write_text(w, "cannot_run", plan->cannot_run);
     td_json_end_object(w);

@@ -81,7 +81,7 @@ def test_prefill():
     def check(name, folder, prompt, tensors, options, want):
         if name in WHOLE_RUN_ONLY:
             return False
-        with drive.Drive(folder, "--set", "/generation/prefill_chunk=1") as d:
+        with drive.Drive(folder, "--quiet", "--set", "/generation/prefill_chunk=1") as d:
             testing.equal(timeline(d, options, {"append": prompt, "tensors": tensors}, {"generate": len(want)}), want)
     every(check)
 
@@ -91,7 +91,7 @@ def test_append():
         # tensors belong to the whole prompt, and an encoder's prompt is one
         if name in WHOLE_RUN_ONLY or tensors or "decoder_start" in options or len(prompt) < 2 or fed_by_source(folder):
             return False
-        with drive.Drive(folder) as d:
+        with drive.Drive(folder, "--quiet") as d:
             half = len(prompt) // 2
             got = timeline(d, options, {"append": prompt[:half]}, {"append": prompt[half:]}, {"generate": len(want)})
             testing.equal(got, want)
@@ -104,7 +104,7 @@ def test_rewind():
     def check(name, folder, prompt, tensors, options, want):
         if name in WHOLE_RUN_ONLY:
             return False
-        with drive.Drive(folder) as d:
+        with drive.Drive(folder, "--quiet") as d:
             start = {"append": prompt, "tensors": tensors}
             base = len(options.get("decoder_start", prompt)) if fed_by_source(folder) else len(prompt)
             got = timeline(d, options, start, {"generate": 4}, {"rewind": base + 2}, {"generate": len(want) - 2})
@@ -117,7 +117,7 @@ def test_rewind():
 
 def test_fork():
     def check(name, folder, prompt, tensors, options, want):
-        with drive.Drive(folder) as d:
+        with drive.Drive(folder, "--quiet") as d:
             start = {"append": prompt, "tensors": tensors}
             got = timeline(d, options, start, {"generate": 2}, {"fork": True}, {"generate": len(want) - 2})
             testing.equal(got, want[2:])
@@ -129,7 +129,7 @@ def test_batch():
         if name in WHOLE_RUN_ONLY or tensors:
             return False
         options = dict(options, max_new_tokens=len(want))
-        with drive.Drive(folder) as d:
+        with drive.Drive(folder, "--quiet") as d:
             short = prompt[: max(1, len(prompt) - 2)]
             alone = d.ask(op="generate", prompts=[short], options=options)
             try:
@@ -139,6 +139,37 @@ def test_batch():
                 return False
             testing.equal(got["tokens"], [want, alone["tokens"][0], want])
     every(check)
+
+
+def test_turns():
+    """Appends with tensors of their own: the goldens' timelines as they are."""
+    import numpy as np
+    n = 0
+    for name, folder, golden in folders():
+        for case in golden["cases"]:
+            if case["kind"] != "timeline" or not any("tensors" in step for step in case["steps"]):
+                continue
+            arrays, steps = np.load(os.path.join(folder, "golden.npz")), []
+            for i, step in enumerate(case["steps"]):
+                steps.append({k: v for k, v in step.items() if k in ("append", "generate", "rewind")})
+                for key, ref in step.get("tensors", {}).items():
+                    path = os.path.join(work.name, f"{name}.{i}.{key}.npy")
+                    np.save(path, arrays[ref["npz"]])
+                    steps[-1].setdefault("tensors", {})[key] = path
+            prefix = os.path.join(work.name, f"{name}.{case['name']}")
+            with drive.Drive(folder, "--quiet") as d:
+                answer = d.ask(op="timeline", steps=steps, logits_to=prefix)
+            k = 0
+            for step, got in zip(case["steps"], answer["steps"]):
+                if "tokens" not in step:
+                    continue
+                testing.equal(got["tokens"], step["tokens"], f"{name} {case['name']}")
+                ref = case["expect"]["logits"][k]
+                if ref:
+                    testing.near(np.load(f"{prefix}.{k}.npy"), arrays[ref["npz"]], 2e-4, f"{name} logits {k}")
+                k += 1
+            n += 1
+    assert n >= 2, n
 
 
 def fed_by_source(folder):
