@@ -305,7 +305,26 @@ def quant_block():
          inits, [[f32(1, 3, k)], [f32(2, 20, k)], [f32(1, 1, k)]], more_opsets=[("com.microsoft", 1)])
 
 
+def int8_linear():
+    """Dynamically quantised layers: scales in either order, for all columns or each; a bias on either side, or one that is none."""
+    n = h.make_node
+    nodes, inits = [n("DynamicQuantizeLinear", ["x"], ["q", "s", "z"])], []
+    for i, (scale, bias) in enumerate((((), (5,)), ((5,), None), ((5,), (5,)), ((1,), (2, 5)))):
+        w = rng.integers(-128, 128, (7, 5)).astype(np.int8)
+        inits += [init(f"w{i}", w), init(f"wz{i}", np.int8(3) if scale != (5,) else rng.integers(-9, 9, 5).astype(np.int8)),
+                  init(f"ws{i}", np.abs(f32(*scale)) * np.float32(0.02) + np.float32(0.001))]
+        nodes += [n("MatMulInteger", ["q", f"w{i}", "z", f"wz{i}"], [f"c{i}"]), n("Cast", [f"c{i}"], [f"f{i}"], to=T.FLOAT),
+                  n("Mul", ["s", f"ws{i}"] if i % 2 else [f"ws{i}", "s"], [f"t{i}"]), n("Mul", [f"f{i}", f"t{i}"] if i % 2 else [f"t{i}", f"f{i}"], [f"m{i}"])]
+        if bias:
+            inits.append(init(f"b{i}", f32(*bias)))
+            nodes.append(n("Add", [f"m{i}", f"b{i}"] if i % 2 else [f"b{i}", f"m{i}"], [f"y{i}"]))
+        else:
+            nodes.append(n("Identity", [f"m{i}"], [f"y{i}"]))
+    save("int8_linear", nodes, [info("x", T.FLOAT, ["batch", "rows", 7])], [info(f"y{i}", T.FLOAT, None) for i in range(4)], inits,
+         [[f32(2, 2, 7)], [f32(1, 2, 7)], [f32(3, 2, 7)]])
+
+
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear]:
+                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear]:
         make()
