@@ -307,6 +307,40 @@ def resize_cases():
         case(f"resize_10_{mode}", "Resize", [x, np.array([1, 1, 0.5, 1.7], F32)], opset=10, mode=mode)
 
 
+def integer(name, x, w, types=(np.uint8, np.int8), zeros=(7, 3), each=False, constants=("in_1", "in_3"), **attributes):
+    """ConvInteger by a convolution of floats, which is exact for sums this small, and QLinearConv from its sums."""
+    low = [0 if t == np.uint8 else -128 for t in types]
+    a, b = (rng.integers(l, l + 256, shape).astype(t) for l, shape, t in zip(low, (x, w), types))
+    b_zero = (np.array(zeros[1]) + (np.arange(w[0]) % 3 if each else 0)).astype(types[1])
+    a_zero = np.array(zeros[0]).astype(types[0])
+    moved = b.astype(F32) - b_zero.astype(F32).reshape((-1,) + (1,) * (b.ndim - 1))
+    sums = answer("Conv", [a.astype(F32) - F32(a_zero), moved], **attributes)[0].astype(np.int64)
+    case("conv_integer_" + name, "ConvInteger", [a, b, a_zero, b_zero], opset=10, constants=constants, out_types=[np.int32],
+         want=[sums.astype(np.int32)], **attributes)
+    bias = rng.integers(-500, 500, w[0]).astype(np.int32)
+    scales = (0.01 + 0.02 * np.arange(w[0])).astype(F32) if each else np.array(0.03, F32)
+    x_scale, y_scale = np.array(0.02, F32), np.array(1.7, F32)
+    wide = (1, -1) + (1,) * (b.ndim - 2)
+    moved = (sums + bias.reshape(wide)).astype(F32) * (x_scale * scales / y_scale).reshape(wide if each else (1,) * b.ndim)
+    y_zero = np.array(11).astype(types[0])
+    want = np.clip(np.rint(moved) + y_zero, low[0], low[0] + 255).astype(types[0])
+    case("qlinear_conv_" + name, "QLinearConv", [a, x_scale, a_zero, b, scales, b_zero, y_scale, y_zero, bias], opset=10,
+         constants=("in_3", "in_4", "in_5") if constants else (), want=[want], **attributes)
+
+
+def integer_cases():
+    integer("1d", (2, 5, 60), (7, 5, 3), pads=[1, 2])
+    integer("1d_dilated", (1, 6, 70), (20, 6, 3), dilations=[4], pads=[4, 4], strides=[2])
+    integer("1d_wide", (1, 40, 100), (33, 40, 5), each=True, pads=[2, 2])
+    integer("2d", (1, 3, 9, 11), (5, 3, 3, 3), types=(np.uint8, np.uint8), pads=[1, 1, 1, 1], strides=[1, 2])
+    integer("2d_each", (2, 4, 9, 11), (5, 4, 3, 2), types=(np.int8, np.int8), zeros=(-3, 0), each=True, dilations=[2, 1])
+    integer("2d_groups", (1, 6, 7, 8), (4, 3, 3, 3), group=2, pads=[1, 0, 1, 0], each=True)
+    integer("2d_given", (1, 4, 7, 8), (3, 4, 1, 1), constants=())
+    integer("depthwise", (2, 5, 9, 9), (5, 1, 3, 3), group=5, pads=[1, 1, 1, 1], each=True)
+    integer("depthwise_signed", (1, 3, 30), (6, 1, 4), types=(np.int8, np.int8), group=3, pads=[3, 0])
+    integer("3d", (1, 3, 4, 5, 6), (2, 3, 2, 2, 2), types=(np.uint8, np.uint8), pads=[1, 0, 1, 0, 1, 0])
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
@@ -316,3 +350,4 @@ if __name__ == "__main__":
     transposed_cases()
     norm_cases()
     resize_cases()
+    integer_cases()

@@ -100,27 +100,7 @@ typedef struct conv_f64 {
     double *y;
 } conv_f64;
 
-/* y += weight * the inputs that one tap meets, over one plane. tap: per dimension. */
-static void add_tap(const td_windows *w, const int64_t tap[TD_WINDOW_DIMS], double weight, const double *x, double *y) {
-    int last = w->n - 1;
-    int64_t rows = td_window_count(w->out, last), lo, hi, s = w->strides[last];
-
-    td_window_inside(w, last, tap[last], &lo, &hi);
-    for (int64_t row = 0; row < rows; row++) {
-        int64_t rest = row, from = 0, step = w->in[last];
-        bool inside = true;
-        for (int d = last - 1; d >= 0; d--) {
-            int64_t at = rest % w->out[d] * w->strides[d] + tap[d] * w->dilations[d] - w->begin[d];
-            rest /= w->out[d];
-            inside = inside && at >= 0 && at < w->in[d];
-            from += at * step;
-            step *= w->in[d];
-        }
-        if (!inside) continue;
-        from += tap[last] * w->dilations[last] - w->begin[last];
-        for (int64_t o = lo; o < hi; o++) y[row * w->out[last] + o] += weight * x[from + o * s];
-    }
-}
+TD_WINDOW_ADD_TAP(double, double, add_tap)
 
 static void planes_f64(void *arg, int64_t begin, int64_t end, int thread) {
     const conv_f64 *c = arg;
@@ -138,8 +118,8 @@ static void planes_f64(void *arg, int64_t begin, int64_t end, int thread) {
         double *y = c->y + i * out;
         for (int64_t o = 0; o < out; o++) y[o] = c->bias ? c->bias[output] : 0;
         for (int64_t k = 0; k < channels * taps; k++) {
-            add_tap(w, tap, weights[k], x + k / taps * in, y);
-            for (int d = w->n - 1; d >= 0 && ++tap[d] == w->kernel[d]; d--) tap[d] = 0;
+            add_tap(w, tap, weights[k], 0, x + k / taps * in, y);
+            td_window_next(w->kernel, w->n, tap);
         }
     }
 }

@@ -177,13 +177,6 @@ typedef struct transpose_run {
     float *y_group;
 } transpose_run;
 
-static void next_position(const int64_t *sizes, int n, int64_t at[TD_WINDOW_DIMS]) {
-    for (int d = n - 1; d >= 0; d--) {
-        if (++at[d] < sizes[d]) return;
-        at[d] = 0;
-    }
-}
-
 /* Where in the output plane tap `tap` of the window at `at` lies in all dimensions but the last; false: outside. */
 static bool outer_offset(const td_windows *w, const int64_t *at, const int64_t *tap, int64_t *out) {
     bool inside = true;
@@ -213,7 +206,7 @@ static void add_row(const transpose_run *r, const int64_t at[TD_WINDOW_DIMS], in
             hi = TD_MIN(length, hi - at[last]);
             for (int64_t o = lo; o < hi; o++) y[o * s] += from[o];
         }
-        next_position(w->kernel, w->n, tap);
+        td_window_next(w->kernel, w->n, tap);
     }
 }
 
@@ -234,7 +227,7 @@ static void add_block(void *arg, int64_t begin, int64_t end, int thread) {
             add_row(r, at, length, from + i, r->y_group + output * r->y_plane);
             i += length;
             at[last] = 0;
-            next_position(r->w.out, last, at);
+            td_window_next(r->w.out, last, at);
         }
     }
 }
@@ -249,7 +242,7 @@ static void add_block(void *arg, int64_t begin, int64_t end, int thread) {
         for (int64_t row = 0; row < rows; row++, x += w->out[last]) {                                                  \
             if (outer_offset(w, at, tap, &offset))                                                                     \
                 for (int64_t o = lo; o < hi; o++) y[offset + start + o * s] += weight * x[o];                          \
-            next_position(w->out, last, at);                                                                           \
+            td_window_next(w->out, last, at);                                                                          \
         }                                                                                                              \
     }                                                                                                                  \
     static void direct_planes_##suffix(void *arg, int64_t begin, int64_t end, int thread) {                            \
@@ -265,7 +258,7 @@ static void add_block(void *arg, int64_t begin, int64_t end, int thread) {
                 const T *w = (const T *)r->weights + (c * r->outputs + output % r->outputs) * r->taps;                 \
                 for (int64_t k = 0; k < r->taps; k++) {                                                                \
                     direct_tap_##suffix(&r->w, tap, w[k], x, y);                                                       \
-                    next_position(r->w.kernel, r->w.n, tap);                                                           \
+                    td_window_next(r->w.kernel, r->w.n, tap);                                                          \
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \

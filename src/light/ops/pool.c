@@ -164,7 +164,7 @@ static void pool_rows(void *arg, int64_t begin, int64_t end, int thread) {
                 from = from * r->w.in[d] + at;
             }
             if (inside) join_row(r, i / rows * r->in + from * r->w.in[last], i * row, sums);
-            for (int d = last - 1; d >= 0 && ++tap[d] == r->w.kernel[d]; d--) tap[d] = 0;
+            td_window_next(r->w.kernel, last, tap);
         }
         if (sums) finish_sums(r, outer, i * row, sums);
     }
@@ -207,7 +207,7 @@ static void find_indices(void *arg, int64_t begin, int64_t end, int thread) {
                 r->indices[i] = plane * r->in + place_of(r, at);
                 break;
             }
-            for (int d = r->w.n - 1; d >= 0 && ++tap[d] == r->w.kernel[d]; d--) tap[d] = 0;
+            td_window_next(r->w.kernel, r->w.n, tap);
         }
     }
 }

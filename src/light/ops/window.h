@@ -56,4 +56,32 @@ static inline int64_t td_window_count(const int64_t *dims, int n) {
     return count;
 }
 
+/* Moves to the next of n positions, the last dimension first; from the last one back to the first. */
+static inline void td_window_next(const int64_t *sizes, int n, int64_t at[TD_WINDOW_DIMS]) {
+    for (int d = n - 1; d >= 0; d--) {
+        if (++at[d] < sizes[d]) return;
+        at[d] = 0;
+    }
+}
+
+/* name: y += weight * (x - zero) for all outputs of a plane and the inputs that one tap (given per dimension) meets. */
+#define TD_WINDOW_ADD_TAP(Y, X, name)                                                                                  \
+    static void name(const td_windows *w, const int64_t *tap, Y weight, Y zero, const X *x, Y *y) {                    \
+        int last = w->n - 1;                                                                                           \
+        int64_t rows = td_window_count(w->out, last), at[TD_WINDOW_DIMS] = {0}, lo, hi, s = w->strides[last];          \
+        td_window_inside(w, last, tap[last], &lo, &hi);                                                                \
+        for (int64_t row = 0; row < rows; row++, y += w->out[last], td_window_next(w->out, last, at)) {                \
+            int64_t from = 0;                                                                                          \
+            bool inside = true;                                                                                        \
+            for (int d = 0; d < last; d++) {                                                                           \
+                int64_t i = at[d] * w->strides[d] + tap[d] * w->dilations[d] - w->begin[d];                            \
+                inside = inside && i >= 0 && i < w->in[d];                                                             \
+                from = from * w->in[d] + i;                                                                            \
+            }                                                                                                          \
+            if (!inside) continue;                                                                                     \
+            from = from * w->in[last] + tap[last] * w->dilations[last] - w->begin[last];                               \
+            for (int64_t o = lo; o < hi; o++) y[o] += weight * ((Y)x[from + o * s] - zero);                            \
+        }                                                                                                              \
+    }
+
 #endif

@@ -1,0 +1,1 @@
+	JŽAt™}XEm’·„‡N¼®ŠZƒÃ¦„yqƒ²¦„dŽËŽs¡q‡¦¡Ày|™|ÅÓ|:qj„V@`rkW9p ¹¦tNp¡¤‰‡Op¾ŠoRp°¡„tg~Á‡ƒªj~–‹•¤fqž›´q5nZrGPv~tROo¦§¨€Oe¹§‰‹VlÇ§‹nSv½²…Žs€ºŠ‚«{€¦¤•»†c»ŠªÏq/bT†ŠYFg|bV;v™¹ŠzN}£š}~QŽ¡wzk¤†~oe¤”w’o£p€¤hy‘|¢ pBslˆ’RTrŠsCGsž¯~€Gn£œwwY—£’vqc‡ª‘€qb‘™|a•v™}¡fq™l¬«o@icq†H
