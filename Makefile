@@ -51,6 +51,7 @@ models:
 	@scripts/fetch-model
 	@scripts/fetch-onnx-suite
 	@scripts/fetch-ort-header
+	@scripts/fetch-ort-provider
 
 test: setup build models
 	@scripts/run-tests build

@@ -33,7 +33,7 @@ typedef struct treadle_model_options {
     size_t n_settings;
     const char *engine;      /* "light" or "ort" for every session; NULL (default): as the config says, else light */
     const char *ort_library; /* libonnxruntime.so; NULL (default): $TREADLE_ORT_LIB, else the standard names */
-    /* Plugin execution providers to load into ONNX Runtime, "NAME=PATH" each, the path absolute; default: none. */
+    /* Plugin execution providers to load into ONNX Runtime, "NAME=PATH" each; default: none. */
     const char *const *provider_libraries;
     size_t n_provider_libraries;
     /* Folders whose libraries a config may load as plugins (treadle/plugin.h): native code. NULL (default): none. */

@@ -7,6 +7,7 @@
 #include "base/file.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* --- names */
 
@@ -258,23 +259,50 @@ treadle_status td_ort_append_provider(const td_ort *ort, const td_engine_options
 
 /* --- libraries of plugin providers */
 
+/* Another session may have registered the library already: the environment, and what is registered in it, is one per process. */
+static bool is_registered(const td_ort *ort, const char *path) {
+    const OrtEpDevice *const *devices = NULL;
+    size_t n = 0;
+    OrtStatus *failed = ort->api.GetEpDevices(ort->env, &devices, &n);
+    if (failed) {
+        ort->api.ReleaseStatus(failed);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const OrtKeyValuePairs *metadata = ort->api.EpDevice_EpMetadata(devices[i]);
+        const char *from = metadata ? ort->api.GetKeyValue(metadata, "library_path") : NULL;
+        if (from && strcmp(from, path) == 0) return true;
+    }
+    return false;
+}
+
+/* ONNX Runtime would look for a relative path beside itself, so it is given whole ones. */
+static treadle_status register_library(const td_ort *ort, const char *given, treadle_error *err) {
+    const char *equals = strchr(given, '='), *path = equals ? equals + 1 : given;
+    char name[128], *whole = realpath(path, NULL);
+    if (!whole) return td_fail(err, TREADLE_NOT_FOUND, "provider library '%s' does not exist", path);
+    snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - given) : (int)sizeof name,
+             equals ? given : td_path_base(path));
+    treadle_status status = TREADLE_OK;
+    if (!is_registered(ort, whole)) {
+        OrtStatus *failed = ort->api.RegisterExecutionProviderLibrary(ort->env, name, whole);
+        if (failed) {
+            status = td_ort_fail(ort, failed, TREADLE_UNSUPPORTED, err);
+            td_error_context(err, "provider library '%s'", path);
+        }
+        if (failed && is_registered(ort, whole)) status = TREADLE_OK; /* by another thread, meanwhile */
+    }
+    free(whole);
+    return status;
+}
+
 treadle_status td_ort_register_libraries(const td_ort *ort, const td_engine_options *options, treadle_error *err) {
     if (options->n_provider_libraries && !ort->api.RegisterExecutionProviderLibrary)
         return td_fail(err, TREADLE_UNSUPPORTED,
                        "'%s' is ONNX Runtime %s, which takes no provider libraries; expected 1.22 or newer", ort->path,
                        ort->version);
-    for (size_t i = 0; i < options->n_provider_libraries; i++) {
-        const char *given = options->provider_libraries[i], *equals = strchr(given, '=');
-        const char *path = equals ? equals + 1 : given;
-        char name[128];
-        snprintf(name, sizeof name, "%.*s", equals ? (int)(equals - given) : (int)sizeof name,
-                 equals ? given : td_path_base(path));
-        OrtStatus *failed = ort->api.RegisterExecutionProviderLibrary(ort->env, name, path);
-        if (!failed) continue;
-        treadle_status status = td_ort_fail(ort, failed, TREADLE_UNSUPPORTED, err);
-        td_error_context(err, "provider library '%s'", path);
-        return status;
-    }
+    for (size_t i = 0; i < options->n_provider_libraries; i++)
+        TD_TRY(register_library(ort, options->provider_libraries[i], err));
     return TREADLE_OK;
 }
 

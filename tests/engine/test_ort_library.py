@@ -102,9 +102,14 @@ def test_models_on_ort():
 
 def test_provider_libraries():
     path = library("provider", "int nothing;")
-    for given in (f"mine={path}", path, "mine=/no/such/provider.so"):
+    for given, words in ((f"mine={path}", f"provider library '{path}': ONNX Runtime: "), (path, f"provider library '{path}': ONNX Runtime: "),
+                         ("mine=/no/such/provider.so", "provider library '/no/such/provider.so' does not exist")):
         ort = testing.treadle_json("devices", "--json", "--ort-lib", testing.ort_library(), "--ep-library", given)[1]
-        assert f"provider library '{given.split('=')[-1]}': ONNX Runtime: " in ort["error"], ort
+        assert words in ort["error"], ort
+    folder = os.path.join(work.name, "elsewhere")
+    os.makedirs(folder, exist_ok=True)
+    ort = testing.treadle_json("devices", "--json", "--ort-lib", testing.ort_library(), "--ep-library", os.path.join("..", "libprovider.so"), cwd=folder)[1]
+    assert "ONNX Runtime: " in ort["error"] and "CreateEpFactories" in ort["error"], ort
 
 
 def test_external_data_stays_inside():
