@@ -1,124 +1,12 @@
 /* Plans found from structure: what exporters call things, and what follows from it. The graphs have no nodes: a plan looks at
  * signatures. What is expected is what the contract of the config says of each. */
-#include "graphs.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-#include "base/file.h"
-#include "onnx/wire.h"
+#include "support/graphs.h"
 #include "support/test.h"
-
-/* --- graphs from text */
-
-static td_dtype dtype_of(char c) {
-    switch (c) {
-    case 'f': return TD_FLOAT;
-    case 'h': return TD_FLOAT16;
-    case 'i': return TD_INT64;
-    case 'j': return TD_INT32;
-    default: return TD_BOOL;
-    }
-}
-
-static void read_port(td_arena *arena, td_str text, td_onnx_value_info *out) {
-    const char *open = memchr(text.p, '[', text.n);
-    REQUIRE(open != NULL && open - text.p > 2);
-    size_t n_name = (size_t)(open - text.p) - 2;
-    td_onnx_dim *dims = TD_ARENA_ARRAY(arena, td_onnx_dim, TD_MAX_RANK);
-    int rank = 0;
-    for (const char *p = open + 1; *p != ']';) {
-        const char *end = p;
-        while (*end != ',' && *end != ']') end++;
-        td_str dim = {p, (size_t)(end - p)};
-        bool number = dim.n && dim.p[0] >= '0' && dim.p[0] <= '9';
-        dims[rank++] = (td_onnx_dim){number ? atoll(dim.p) : -1, number || td_str_is(dim, "?") ? (td_str){0} : dim};
-        p = *end == ',' ? end + 1 : end;
-    }
-    *out = (td_onnx_value_info){
-        .name = {text.p, n_name},
-        .type = {
-            .kind = TD_ONNX_TYPE_TENSOR, .dtype = dtype_of(open[-1]), .has_shape = true, .rank = rank, .dims = dims}};
-}
-
-/* Ports of a line; one with {n} in it n times, runs of such ports layer by layer. */
-static const td_onnx_value_info *read_ports(td_arena *arena, const char *line, size_t *n) {
-    enum { MOST = 64 };
-    td_onnx_value_info *ports = TD_ARENA_ARRAY(arena, td_onnx_value_info, MOST);
-    *n = 0;
-    for (const char *p = line; *p;) {
-        const char *end = p + strcspn(p, " "), *hole = memchr(p, '{', (size_t)(end - p));
-        int count = hole ? atoi(hole + 1) : 1;
-        for (int i = 0; i < count; i++) {
-            const char *after = hole ? strchr(hole, '}') + 1 : p;
-            const char *text =
-                hole ? td_arena_printf(arena, "%.*s%d%.*s", (int)(hole - p), p, i, (int)(end - after), after)
-                     : td_arena_strndup(arena, p, (size_t)(end - p));
-            REQUIRE(*n < MOST);
-            read_port(arena, td_str_from(text), &ports[(*n)++]);
-        }
-        p = *end ? end + 1 : end;
-    }
-    return ports;
-}
-
-static void write_graph(const char *dir, const td_graph_file *file) {
-    td_onnx_model model = {.ir_version = 8};
-    td_onnx_opset opset = {.version = 17};
-    td_buf bytes = {0};
-    treadle_error err = {0};
-    model.opsets = &opset;
-    model.n_opsets = 1;
-    model.graph.name = TD_STR("g");
-    model.graph.inputs = read_ports(&model.arena, file->inputs, &model.graph.n_inputs);
-    model.graph.outputs = read_ports(&model.arena, file->outputs, &model.graph.n_outputs);
-    CHECK_OK(td_onnx_write(&model, &bytes, &err), &err);
-    char *path = td_path_join(&model.arena, dir, file->file);
-    CHECK_OK(td_make_dirs(td_path_dir(&model.arena, path), &err), &err);
-    td_test_write(path, bytes.p, bytes.n);
-    td_buf_free(&bytes);
-    td_arena_free(&model.arena);
-}
-
-void td_plan_graphs(planned *p, const char *folder, const td_graph_file *files, const char *config) {
-    treadle_error err = {0};
-    const char *dir = td_test_temp(folder);
-    memset(p, 0, sizeof *p);
-    td_arena_init(&p->arena);
-    td_messages_init(&p->messages, &p->arena);
-    CHECK_OK(td_make_dirs(dir, &err), &err);
-    for (; files->file; files++) write_graph(dir, files);
-    if (config)
-        CHECK_OK(td_config_parse(td_str_from(config), "c.json", dir, NULL, &p->messages, &p->config, &err), &err);
-    else {
-        CHECK_OK(td_model_files_open(dir, &p->arena, &p->files, &err), &err);
-        CHECK_OK(td_config_load(&p->files, NULL, &p->messages, &p->config, &err), &err);
-    }
-    CHECK_OK(td_plan_build(p->config, &p->messages, &p->plan, &err), &err);
-    td_json_writer w;
-    td_json_writer_init(&w, &p->json, 0);
-    td_plan_write_json(p->plan, &w);
-    REQUIRE(!p->json.failed);
-}
-
-void td_plan_done(planned *p) {
-    td_plan_free(p->plan);
-    td_config_free(p->config);
-    td_messages_free(&p->messages);
-    td_buf_free(&p->json);
-    td_arena_free(&p->arena);
-}
-
-const char *td_plan_first_message(const planned *p, treadle_message_level level) {
-    for (size_t i = 0; i < p->messages.list.n; i++)
-        if (p->messages.list.items[i].level == level) return p->messages.list.items[i].text;
-    return "";
-}
 
 /* --- what is looked at */
 
 /* "encoder once, decoder always" */
-static const char *steps_of(planned *p) {
+static const char *steps_of(td_planned *p) {
     td_buf text = {0};
     for (size_t k = 0; k < p->plan->n_steps; k++)
         td_buf_printf(&text, "%s%s %s%s", k ? ", " : "", p->plan->sessions[p->plan->steps[k].session].c_name,
@@ -129,13 +17,13 @@ static const char *steps_of(planned *p) {
     return out;
 }
 
-static int count_states(const planned *p, td_state_kind kind) {
+static int count_states(const td_planned *p, td_state_kind kind) {
     int n = 0;
     for (size_t k = 0; k < p->plan->n_states; k++) n += p->plan->states[k].kind == kind;
     return n;
 }
 
-static const td_feed *feed_of(const planned *p, const char *session, const char *input) {
+static const td_feed *feed_of(const td_planned *p, const char *session, const char *input) {
     int32_t s = td_plan_find_session(p->plan, td_str_from(session));
     REQUIRE(s >= 0);
     int32_t i = td_plan_input_index(&p->plan->sessions[s], td_str_from(input));
@@ -150,7 +38,7 @@ static const td_feed *feed_of(const planned *p, const char *session, const char 
         CHECK_EQ_INT(feed_of(p, session, input)->index, role);                                                         \
     } while (0)
 #define CHECK_STEPS(p, text) CHECK_EQ_STR(steps_of(p), text)
-#define CHECK_FINE(p) (CHECK_EQ_STR(td_plan_first_message(p, TREADLE_MESSAGE_ERROR), ""))
+#define CHECK_FINE(p) (CHECK_EQ_STR(td_test_first_message(p, TREADLE_MESSAGE_ERROR), ""))
 
 #define PAST "past_key_values.{2}.key:f[batch,4,past,16] past_key_values.{2}.value:f[batch,4,past,16]"
 #define PRESENT "present.{2}.key:f[batch,4,total,16] present.{2}.value:f[batch,4,total,16]"
@@ -160,12 +48,12 @@ static const td_feed *feed_of(const planned *p, const char *session, const char 
 
 /* --- encoder-decoders */
 
-static const td_graph_file text_encoder = {"encoder_model.onnx",
+static const td_test_graph text_encoder = {"encoder_model.onnx",
                                            "input_ids:i[batch,source] attention_mask:i[batch,source]",
                                            "last_hidden_state:f[batch,source,64]"};
 
 TEST(a_decoder_that_makes_its_own_cross_cache) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         text_encoder,
         {"decoder_model_merged.onnx",
          "input_ids:i[batch,seq] encoder_hidden_states:f[batch,source,64] encoder_attention_mask:i[batch,source] "
@@ -175,8 +63,8 @@ TEST(a_decoder_that_makes_its_own_cross_cache) {
          "logits:f[batch,seq,100] present.{2}.decoder.key:f[batch,4,total,16] present.{2}.decoder.value:f[batch,4,total,16] "
          "present.{2}.encoder.key:f[batch,4,source_out,16] present.{2}.encoder.value:f[batch,4,source_out,16]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "merged", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "merged", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "encoder_model once, decoder_model_merged always");
     CHECK_EQ_INT(count_states(&p, TD_STATE_SEPARATE), 4);
@@ -191,11 +79,11 @@ TEST(a_decoder_that_makes_its_own_cross_cache) {
     CHECK_FEED(&p, "decoder_model_merged", "encoder_hidden_states", TD_FEED_WIRE);
     CHECK(p.plan->source_prompt && p.plan->sessions[1].takes_source); /* the encoder, in the order of names */
     CHECK_HAS_STR(p.json.p, "\"why\": \"only unused output, only unfed input\"");
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(a_prompt_graph_that_makes_the_caches_of_the_other) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         text_encoder,
         {"decoder_model.onnx",
          "input_ids:i[batch,seq] encoder_hidden_states:f[batch,source,64] encoder_attention_mask:i[batch,source]",
@@ -207,8 +95,8 @@ TEST(a_prompt_graph_that_makes_the_caches_of_the_other) {
          "past_key_values.{2}.encoder.key:f[batch,4,source,16] past_key_values.{2}.encoder.value:f[batch,4,source,16]",
          "logits:f[batch,1,100] present.{2}.decoder.key:f[batch,4,total,16] present.{2}.decoder.value:f[batch,4,total,16]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "split", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "split", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "encoder_model once, decoder_model prompt, decoder_with_past_model decode");
     CHECK_EQ_INT(count_states(&p, TD_STATE_SEPARATE), 4);
@@ -217,11 +105,11 @@ TEST(a_prompt_graph_that_makes_the_caches_of_the_other) {
     CHECK(prompt->starts_afresh);
     for (size_t o = 1; o < prompt->signature->n_outputs; o++) CHECK(prompt->out_state[o] >= 0);
     CHECK(!p.plan->sessions[p.plan->steps[2].session].starts_afresh);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(speech_with_cross_caches_from_the_encoder) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"encoder.onnx", "audio_features:f[batch,80,3000]",
          "hidden_states:f[batch,1500,64] present_key_cross_{2}:f[batch,4,1500,16] present_value_cross_{2}:f[batch,4,1500,16]"},
         {"decoder.onnx",
@@ -231,8 +119,8 @@ TEST(speech_with_cross_caches_from_the_encoder) {
          "logits:f[batch,seq,100] present_key_self_{2}:f[batch,4,total,16] present_value_self_{2}:f[batch,4,total,16] "
          "output_cross_qk_{2}:f[batch,4,seq,1500]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "speech-cross", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "speech-cross", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "encoder once, decoder always");
     CHECK_EQ_INT(count_states(&p, TD_STATE_CROSS), 4);
@@ -243,30 +131,30 @@ TEST(speech_with_cross_caches_from_the_encoder) {
         p.json.p,
         "\"from\": \"encoder.present_key_cross_0\", \"to\": \"decoder.past_key_cross_0\", \"why\": \"cross cache\"");
     CHECK_HAS_STR(p.json.p, "\"filled_by\": \"encoder\"");
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(a_cross_cache_that_nothing_fits_stays_empty_or_is_a_fault) {
-    const td_graph_file bare = {"decoder.onnx",
+    const td_test_graph bare = {"decoder.onnx",
                                 "input_ids:i[b,s] encoder_hidden_states:f[b,e,64] past_key_cross_0:f[b,4,e,16] " PAST,
                                 "logits:f[b,s,100] " PRESENT};
-    td_graph_file files[] = {text_encoder, bare, {0}};
-    planned p;
-    td_plan_graphs(&p, "cross-unfed", files, NULL);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), "cross cache \"past_key_cross_0\"");
-    td_plan_done(&p);
+    td_test_graph files[] = {text_encoder, bare, {0}};
+    td_planned p;
+    td_test_plan(&p, "cross-unfed", files, NULL);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "cross cache \"past_key_cross_0\"");
+    td_test_plan_done(&p);
     files[1].outputs = "logits:f[b,s,100] present_key_cross_0:f[b,e,64] " PRESENT;
-    td_plan_graphs(&p, "cross-empty", files, NULL);
+    td_test_plan(&p, "cross-empty", files, NULL);
     CHECK_FINE(&p);
     CHECK_EQ_INT(count_states(&p, TD_STATE_CROSS), 1);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_NOTE), "stay empty");
-    td_plan_done(&p);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_NOTE), "stay empty");
+    td_test_plan_done(&p);
 }
 
 /* --- decoders in stages, windows */
 
 TEST(stages_without_telling_names) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"a_embed.onnx", "ids:i[batch,seq]", "emb:f[batch,seq,64]"},
         {"b_layers.onnx",
          "input_hidden_states:f[batch,seq,64] attention_mask:i[batch,total] past_sequence_length:j[1] "
@@ -274,8 +162,8 @@ TEST(stages_without_telling_names) {
          "output_hidden_states:f[batch,seq,64] present_keys_{2}:f[batch,4,total,16] present_values_{2}:f[batch,4,total,16]"},
         {"c_head.onnx", "x:f[batch,seq,64]", "y:f[batch,seq,100]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "stages", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "stages", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "a_embed always, b_layers always, c_head always");
     CHECK_EQ_INT(p.plan->n_states, 4);
@@ -283,11 +171,11 @@ TEST(stages_without_telling_names) {
     CHECK_EQ_INT(p.plan->vocab, 100);
     CHECK(p.plan->steps[2].only_logits && !p.plan->steps[1].only_logits && !p.plan->steps[0].only_logits);
     CHECK_ROLE(&p, "b_layers", "attention_mask", TD_ROLE_ATTENTION_MASK);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(a_window_is_what_the_prompt_graph_takes) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"embeddings.onnx", "input_ids:j[1,seq]", "inputs_embeds:f[1,seq,64]"},
         {"prompt.onnx",
          "inputs_embeds:f[1,64,64] attention_mask:j[1,512] position_ids:j[1,64] past_keys_{2}:f[1,4,512,16] "
@@ -299,8 +187,8 @@ TEST(a_window_is_what_the_prompt_graph_takes) {
          "hidden_states:f[1,1,64] present_keys_{2}:f[1,4,512,16] present_values_{2}:f[1,4,512,16]"},
         {"lm_head.onnx", "hidden_states:f[1,seq,64]", "logits:f[1,seq,100]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "window", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "window", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "embeddings always, prompt prompt, token decode, lm_head always");
     CHECK_EQ_INT(p.plan->window.size, 64);
@@ -313,43 +201,43 @@ TEST(a_window_is_what_the_prompt_graph_takes) {
     const td_feed *head = feed_of(&p, "lm_head", "hidden_states");
     CHECK_EQ_INT(head->kind, TD_FEED_WIRE);
     CHECK(p.plan->wires[head->index].next >= 0);
-    td_plan_done(&p);
-    td_plan_graphs(
+    td_test_plan_done(&p);
+    td_test_plan(
         &p, "window", files,
         V2 "\"pipeline\": {\"sessions\": {\"e\": {\"file\": \"embeddings.onnx\"}, \"p\": {\"file\": \"prompt.onnx\"}, "
            "\"t\": {\"file\": \"token.onnx\"}, \"h\": {\"file\": \"lm_head.onnx\"}}, \"state\": {\"kv_cache\": "
            "{\"sliding_window\": {\"window_size\": 32, \"slide_inputs\": true}}}}}");
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), "expected a window of 64 ids");
-    td_plan_done(&p);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "expected a window of 64 ids");
+    td_test_plan_done(&p);
 }
 
 TEST(two_decoders_of_one_kind_need_a_flow) {
-    const td_graph_file files[] = {{"draft.onnx", "input_ids:i[batch,seq] " PAST, LOGITS},
+    const td_test_graph files[] = {{"draft.onnx", "input_ids:i[batch,seq] " PAST, LOGITS},
                                    {"target.onnx", "input_ids:i[batch,seq] " PAST, LOGITS},
                                    {0}};
-    planned p;
-    td_plan_graphs(&p, "draft", files, NULL);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), "expected a \"flow\"");
-    td_plan_done(&p);
+    td_planned p;
+    td_test_plan(&p, "draft", files, NULL);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "expected a \"flow\"");
+    td_test_plan_done(&p);
 }
 
 TEST(a_session_that_nothing_connects_is_left_out) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"decoder.onnx", "input_ids:i[batch,seq] " PAST, LOGITS},
         {"vad.onnx", "input:f[?,?] state:f[2,?,128] sr:i[]", "output:f[?,1] stateN:f[?,?,?]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "left-out", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "left-out", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "decoder always");
     CHECK_EQ_INT(p.plan->n_states, 4);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_NOTE), "\"vad\" is in no step");
-    td_plan_done(&p);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_NOTE), "\"vad\" is in no step");
+    td_test_plan_done(&p);
 }
 
 /* --- media */
 
-static const td_graph_file media[] = {
+static const td_test_graph media[] = {
     {"vision.onnx", "pixel_values:f[num_images,patches,768] pixel_position_ids:i[num_images,patches,2]",
      "image_features:f[rows,64]"},
     {"embedding.onnx", "input_ids:i[batch,seq] image_features:f[n1,64] audio_features:f[n2,64]",
@@ -359,8 +247,8 @@ static const td_graph_file media[] = {
     {0}};
 
 TEST(image_and_speech_beside_each_other) {
-    planned p;
-    td_plan_graphs(&p, "media", media, NULL);
+    td_planned p;
+    td_test_plan(&p, "media", media, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "speech prompt, vision prompt per image, embedding always, decoder always");
     CHECK_EQ_INT(p.plan->steps[0].modality, TD_MODALITY_AUDIO);
@@ -372,39 +260,39 @@ TEST(image_and_speech_beside_each_other) {
     CHECK_EQ_INT(slices[1], TD_SLICE_IMAGE);
     CHECK_FEED(&p, "decoder", "per_layer_inputs", TD_FEED_WIRE);
     CHECK_EQ_UINT(p.plan->n_requests, 4);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(features_of_a_medium_that_the_folder_lacks_have_no_rows) {
-    td_graph_file files[] = {media[0], media[1], media[2], {0}};
-    planned p;
-    td_plan_graphs(&p, "no-speech", files, NULL);
+    td_test_graph files[] = {media[0], media[1], media[2], {0}};
+    td_planned p;
+    td_test_plan(&p, "no-speech", files, NULL);
     CHECK_FINE(&p);
     CHECK_FEED(&p, "embedding", "audio_features", TD_FEED_NONE);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_NOTE), "always has zero rows");
-    td_plan_done(&p);
-    td_graph_file none[] = {media[1], media[2], {0}}; /* no medium at all: someone forgot it */
-    td_plan_graphs(&p, "no-media", none, NULL);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), "embedding.image_features (candidates: none)");
-    td_plan_done(&p);
-    td_plan_graphs(&p, "no-media", none,
-                   V2
-                   "\"pipeline\": {\"sessions\": {\"decoder\": {\"file\": \"decoder.onnx\"}, \"embedding\": {\"file\": "
-                   "\"embedding.onnx\", \"io\": {\"optional\": [\"image_features\", \"audio_features\"]}}}}}");
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_NOTE), "always has zero rows");
+    td_test_plan_done(&p);
+    td_test_graph none[] = {media[1], media[2], {0}}; /* no medium at all: someone forgot it */
+    td_test_plan(&p, "no-media", none, NULL);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "embedding.image_features (candidates: none)");
+    td_test_plan_done(&p);
+    td_test_plan(&p, "no-media", none,
+                 V2
+                 "\"pipeline\": {\"sessions\": {\"decoder\": {\"file\": \"decoder.onnx\"}, \"embedding\": {\"file\": "
+                 "\"embedding.onnx\", \"io\": {\"optional\": [\"image_features\", \"audio_features\"]}}}}}");
     CHECK_FINE(&p);
     CHECK_FEED(&p, "embedding", "image_features", TD_FEED_NONE);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(grids_say_whose_rows_are_whose) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"vision.onnx", "pixel_values:f[patches,1176] image_grid_thw:i[images,3]", "image_features:f[rows,64]"},
         {"embedding.onnx", "input_ids:i[batch,seq] image_features:f[n1,64]", "inputs_embeds:f[batch,seq,64]"},
         {"decoder.onnx",
          "inputs_embeds:f[batch,seq,64] attention_mask:i[batch,total] position_ids:i[batch,seq,3] " PAST, LOGITS},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "grid", files, V2 "\"tokens\": {\"image_token\": 5, \"video_token\": 6}}");
+    td_planned p;
+    td_test_plan(&p, "grid", files, V2 "\"tokens\": {\"image_token\": 5, \"video_token\": 6}}");
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "vision prompt per image, embedding always, decoder always");
     CHECK_EQ_INT(p.plan->steps[0].slices[0], TD_SLICE_ROWS);
@@ -414,40 +302,40 @@ TEST(grids_say_whose_rows_are_whose) {
     CHECK_EQ_INT(p.plan->mrope.n_axes, 3);
     CHECK_EQ_INT(p.plan->mrope.image_grid, p.plan->steps[0].grid_request);
     CHECK(p.plan->mrope.video_grid >= 0 && p.plan->mrope.second_per_grid >= 0);
-    td_plan_done(&p);
-    td_plan_graphs(&p, "grid", files, NULL);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), "tokens.image_token");
-    td_plan_done(&p);
+    td_test_plan_done(&p);
+    td_test_plan(&p, "grid", files, NULL);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "tokens.image_token");
+    td_test_plan_done(&p);
 }
 
 TEST(images_that_count_in_the_features_run_together) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"vision.onnx", "pixel_values:f[images,3,16,16]", "image_features:f[images*4,64]"},
         {"embedding.onnx", "input_ids:i[batch,seq] image_features:f[n1,64]", "inputs_embeds:f[batch,seq,64]"},
         {"decoder.onnx", EMBEDS, LOGITS},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "batched", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "batched", files, NULL);
     CHECK_STEPS(&p, "vision prompt, embedding always, decoder always");
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(one_graph_for_text_and_images) {
-    const td_graph_file files[] = {{"model.onnx",
+    const td_test_graph files[] = {{"model.onnx",
                                     "input_ids:i[batch,seq] attention_mask:i[batch,total] pixel_values:f[patches,1176] "
                                     "image_grid_thw:i[images,3] " PAST,
                                     LOGITS},
                                    {0}};
-    planned p;
-    td_plan_graphs(&p, "one-graph", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "one-graph", files, NULL);
     CHECK_FINE(&p);
     CHECK_FEED(&p, "model", "pixel_values", TD_FEED_REQUEST);
     CHECK_FEED(&p, "model", "image_grid_thw", TD_FEED_REQUEST);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(attention_over_images_is_frozen) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"vision.onnx", "pixel_values:f[batch,m,t,3,h,w] aspect_ratio_ids:i[batch,m]",
          "cross_attention_states:f[batch,v,64]"},
         {"decoder.onnx",
@@ -457,13 +345,13 @@ TEST(attention_over_images_is_frozen) {
          "logits:f[batch,seq,100] present.0.key:f[batch,4,total,16] present.0.value:f[batch,4,total,16] "
          "present.1.key:f[batch,4,seen,16] present.1.value:f[batch,4,seen,16]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "frozen", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "frozen", files, NULL);
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "vision prompt, decoder always");
     CHECK_EQ_INT(count_states(&p, TD_STATE_CROSS), 2);
     CHECK_EQ_INT(count_states(&p, TD_STATE_SEPARATE), 2);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 /* --- state */
@@ -484,26 +372,26 @@ TEST(names_of_recurrences_pair) {
         {"leftover", "input_ids:i[b,s] old_memory_state:f[b,64]", "logits:f[b,s,9] new_wkv:f[b,64]", 1},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        const td_graph_file files[] = {{"model.onnx", rows[i].inputs, rows[i].outputs}, {0}};
-        planned p;
-        td_plan_graphs(&p, rows[i].folder, files, NULL);
+        const td_test_graph files[] = {{"model.onnx", rows[i].inputs, rows[i].outputs}, {0}};
+        td_planned p;
+        td_test_plan(&p, rows[i].folder, files, NULL);
         CHECK_FINE(&p);
         CHECK_EQ_INT(count_states(&p, TD_STATE_RECURRENT), rows[i].n);
         const td_state_tensor *s = &p.plan->states[0];
         CHECK_EQ_INT(s->batch_axis, p.plan->n_states && s->shape.dims[0] >= 0 ? 1 : 0);
-        td_plan_done(&p);
+        td_test_plan_done(&p);
     }
 }
 
 TEST(what_has_the_positions_of_the_run_is_no_state) {
-    const td_graph_file files[] = {
+    const td_test_graph files[] = {
         {"model.onnx", "input_ids:i[b,s] hidden_states_in:f[b,s,64]", "logits:f[b,s,9] hidden_states_out:f[b,s,64]"},
         {0}};
-    planned p;
-    td_plan_graphs(&p, "passes", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "passes", files, NULL);
     CHECK_EQ_UINT(p.plan->n_states, 0);
-    CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), "hidden_states_in");
-    td_plan_done(&p);
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "hidden_states_in");
+    td_test_plan_done(&p);
 }
 
 TEST(layouts_of_fixed_caches) {
@@ -520,9 +408,9 @@ TEST(layouts_of_fixed_caches) {
          "logits:f[b,s,9] updated_key_cache.{1}:f[b,64,32] updated_value_cache.{1}:f[b,64,32]", 1, 64, 0},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        const td_graph_file files[] = {{"model.onnx", rows[i].inputs, rows[i].outputs}, {0}};
-        planned p;
-        td_plan_graphs(&p, rows[i].folder, files, NULL);
+        const td_test_graph files[] = {{"model.onnx", rows[i].inputs, rows[i].outputs}, {0}};
+        td_planned p;
+        td_test_plan(&p, rows[i].folder, files, NULL);
         CHECK_FINE(&p);
         REQUIRE(p.plan->n_states == 2);
         CHECK_EQ_INT(p.plan->states[0].kind, TD_STATE_STATIC);
@@ -530,28 +418,28 @@ TEST(layouts_of_fixed_caches) {
         CHECK_EQ_INT(p.plan->states[0].heads, rows[i].heads);
         CHECK_EQ_INT(p.plan->static_capacity, rows[i].capacity);
         CHECK_EQ_INT(p.plan->max_length, rows[i].capacity);
-        td_plan_done(&p);
+        td_test_plan_done(&p);
     }
 }
 
 TEST(a_recurrence_that_grows_with_the_tokens_takes_them_one_by_one) {
-    const td_graph_file files[] = {{"model.onnx", "input_ids:i[b,seq] past.0.conv_state:f[b,64,3]",
+    const td_test_graph files[] = {{"model.onnx", "input_ids:i[b,seq] past.0.conv_state:f[b,64,3]",
                                     "logits:f[b,seq,9] present.0.conv_state:f[b,64,seq_plus_2]"},
                                    {0}};
-    planned p;
-    td_plan_graphs(&p, "one-by-one", files, NULL);
+    td_planned p;
+    td_test_plan(&p, "one-by-one", files, NULL);
     CHECK_FINE(&p);
     CHECK_EQ_INT(p.plan->prefill_chunk, 1);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 TEST(a_declared_pair_starts_as_an_output) {
-    const td_graph_file files[] = {{"encoder.onnx", "input_ids:i[b,e]", "memory:f[b,e,64] last:f[b,32]"},
+    const td_test_graph files[] = {{"encoder.onnx", "input_ids:i[b,e]", "memory:f[b,e,64] last:f[b,32]"},
                                    {"decoder.onnx", "input_ids:i[b,s] memory:f[b,e,64] x:f[b,32] y:f[b,32]",
                                     "logits:f[b,s,9] p:f[b,32] q:f[b,32]"},
                                    {0}};
-    planned p;
-    td_plan_graphs(
+    td_planned p;
+    td_test_plan(
         &p, "start", files,
         V2 "\"pipeline\": {\"sessions\": {\"encoder\": {\"file\": \"encoder.onnx\"}, \"decoder\": {\"file\": "
            "\"decoder.onnx\"}}, \"extends\": \"encoder-decoder\", \"state\": {\"recurrent\": [{\"input\": \"x\", "
@@ -563,7 +451,7 @@ TEST(a_declared_pair_starts_as_an_output) {
     CHECK_EQ_INT(p.plan->states[0].output, 2);
     CHECK_NEAR(p.plan->states[1].init, 0.5, 0);
     CHECK_EQ_INT(p.plan->states[1].from_session, -1);
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
 
 /* --- transducers */
@@ -571,7 +459,7 @@ TEST(a_declared_pair_starts_as_an_output) {
 TEST(transducers_are_known_by_their_three_parts) {
     static const struct {
         const char *folder, *config;
-        td_graph_file files[4];
+        td_test_graph files[4];
         bool fused;
         int axis;
         int64_t context;
@@ -612,8 +500,8 @@ TEST(transducers_are_known_by_their_three_parts) {
          1029},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        planned p;
-        td_plan_graphs(&p, rows[i].folder, rows[i].files, rows[i].config);
+        td_planned p;
+        td_test_plan(&p, rows[i].folder, rows[i].files, rows[i].config);
         CHECK_FINE(&p);
         const td_plan_transducer *t = &p.plan->transducer;
         REQUIRE(t->present);
@@ -625,7 +513,7 @@ TEST(transducers_are_known_by_their_three_parts) {
         CHECK_HAS_STR(p.json.p, "\"when\": \"per joint\"");
         for (size_t r = 0; r < p.plan->n_requests; r++)
             CHECK_EQ_INT(p.plan->requests[r].optional, td_str_find(p.plan->requests[r].name, TD_STR("len")) >= 0);
-        td_plan_done(&p);
+        td_test_plan_done(&p);
     }
 }
 
@@ -647,9 +535,9 @@ TEST(what_gives_no_tokens) {
         {"sound", "tokens:i[1,n] style:f[1,256] speed:f[1]", "audio:f[samples]", false, false, false, 0},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        const td_graph_file files[] = {{"model.onnx", rows[i].inputs, rows[i].outputs}, {0}};
-        planned p;
-        td_plan_graphs(&p, rows[i].folder, files, NULL);
+        const td_test_graph files[] = {{"model.onnx", rows[i].inputs, rows[i].outputs}, {0}};
+        td_planned p;
+        td_test_plan(&p, rows[i].folder, files, NULL);
         CHECK_FINE(&p);
         CHECK_STEPS(&p, "model once");
         CHECK(p.plan->cannot_run != NULL);
@@ -657,14 +545,14 @@ TEST(what_gives_no_tokens) {
         CHECK_EQ_INT(p.plan->pooling.pooled, rows[i].pooled);
         CHECK_EQ_INT(p.plan->sessions[0].feeds[0].kind, rows[i].ids ? TD_FEED_ROLE : TD_FEED_REQUEST);
         if (rows[i].pooling) CHECK_EQ_INT(p.plan->pooling.mode, rows[i].mode);
-        td_plan_done(&p);
+        td_test_plan_done(&p);
     }
 }
 
 /* --- wires that cannot be */
 
 TEST(wires_that_cannot_be_are_said) {
-    const td_graph_file files[] = {{"a.onnx", "input_ids:i[batch,seq]", "x:f[batch,seq,64]"},
+    const td_test_graph files[] = {{"a.onnx", "input_ids:i[batch,seq]", "x:f[batch,seq,64]"},
                                    {"b.onnx", "input_ids:i[batch,seq]", "y:f[batch,seq,64]"},
                                    {"d.onnx", EMBEDS, LOGITS},
                                    {0}};
@@ -691,17 +579,17 @@ TEST(wires_that_cannot_be_are_said) {
          "d.inputs_embeds (candidates: a.x, b.y)"},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
-        planned p;
-        td_plan_graphs(&p, "wires", files, rows[i].config);
-        CHECK_HAS_STR(td_plan_first_message(&p, TREADLE_MESSAGE_ERROR), rows[i].part);
-        td_plan_done(&p);
+        td_planned p;
+        td_test_plan(&p, "wires", files, rows[i].config);
+        CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), rows[i].part);
+        td_test_plan_done(&p);
     }
-    planned p; /* one at the prompt, the other later: no clash, and nothing is promoted */
-    td_plan_graphs(
-        &p, "wires", files,
-        SESSIONS "\"flow\": [{\"run\": \"a\", \"when\": \"prompt\"}, {\"run\": \"b\", \"when\": \"decode\"}, {\"run\": "
+    td_planned p; /* one at the prompt, the other later: no clash, and nothing is promoted */
+    td_test_plan(&p, "wires", files,
+                 SESSIONS
+                 "\"flow\": [{\"run\": \"a\", \"when\": \"prompt\"}, {\"run\": \"b\", \"when\": \"decode\"}, {\"run\": "
                  "\"d\", \"when\": \"always\"}]}}");
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "a prompt, b decode, d always");
-    td_plan_done(&p);
+    td_test_plan_done(&p);
 }
