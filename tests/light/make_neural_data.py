@@ -341,6 +341,34 @@ def integer_cases():
     integer("3d", (1, 3, 4, 5, 6), (2, 3, 2, 2, 2), types=(np.uint8, np.uint8), pads=[1, 0, 1, 0, 1, 0])
 
 
+def quantised(name, steps=5, batch=1, inputs=6, hidden=5, dtype=np.int8, each=False, constants=("in_1", "in_2"), bias=True, h=False, p=False,
+              zero=0, lengths=None, **attributes):
+    sides = 2 if attributes.get("direction") == "bidirectional" else 1
+    count = sides * 4 * hidden if each else sides
+    shape = (sides, 4 * hidden) if each else (sides,)
+    low = -127 if dtype == np.int8 else 0
+    w, r = (rng.integers(low, low + 255, (sides, k, 4 * hidden)).astype(dtype) for k in (inputs, hidden))
+    scales = [(0.002 + 0.001 * rng.random(count)).astype(F32).reshape(shape) for _ in range(2)]
+    zeros = [np.full(shape, zero, dtype) for _ in range(2)]
+    state = base.values(sides, batch, hidden) if h else None
+    arrays = [base.values(steps, batch, inputs), w, r, base.values(sides, 8 * hidden) if bias else None,
+              None if lengths is None else np.array(lengths, np.int32), state, None if state is None else state * 2,
+              base.values(sides, 3 * hidden) if p else None, scales[0], zeros[0], scales[1], zeros[1]]
+    case("lstm_i8_" + name, "DynamicQuantizeLSTM", arrays, ["out_0", "out_1", "out_2"], base.MS, constants=constants, hidden_size=hidden,
+         out_types=[F32] * 3, **attributes)
+
+
+def quantised_cases():
+    quantised("plain")
+    quantised("both", direction="bidirectional", hidden=17, inputs=30, h=True)
+    quantised("each", each=True, direction="reverse", hidden=20)
+    quantised("unsigned", dtype=np.uint8, zero=120, direction="bidirectional")
+    quantised("unsigned_each", dtype=np.uint8, zero=0, each=True)
+    quantised("given", constants=("none",), hidden=9)
+    quantised("peepholes", p=True, h=True, bias=False)
+    quantised("clip", clip=0.3, input_forget=1)
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
@@ -351,3 +379,4 @@ if __name__ == "__main__":
     norm_cases()
     resize_cases()
     integer_cases()
+    quantised_cases()

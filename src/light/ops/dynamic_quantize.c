@@ -19,6 +19,12 @@ static void find_range(void *arg, int64_t begin, int64_t end, int thread) {
     found[1] = TD_MAX(found[1], largest);
 }
 
+void td_dynamic_scale(float least, float largest, float *scale, uint8_t *zero) {
+    *scale = largest == least ? 1 : (largest - least) / 255;
+    float at = 0 - least / *scale; /* of an infinite range perhaps no number */
+    *zero = (uint8_t)(!(at > 0) ? 0 : at < 255 ? nearbyintf(at) : 255);
+}
+
 treadle_status td_dynamic_range(td_run *r, const td_gemm_i8_kernels *kernels, const float *x, int64_t n, float *scale,
                                 uint8_t *zero) {
     int threads = td_pool_threads(r->pool);
@@ -32,9 +38,7 @@ treadle_status td_dynamic_range(td_run *r, const td_gemm_i8_kernels *kernels, co
         least = TD_MIN(least, job.found[i * APART]);
         largest = TD_MAX(largest, job.found[i * APART + 1]);
     }
-    *scale = largest == least ? 1 : (largest - least) / 255;
-    float at = 0 - least / *scale; /* of an infinite range perhaps no number */
-    *zero = (uint8_t)(!(at > 0) ? 0 : at < 255 ? nearbyintf(at) : 255);
+    td_dynamic_scale(least, largest, scale, zero);
     return TREADLE_OK;
 }
 

@@ -5,6 +5,8 @@
 #include "kernels/gemm_i8.h"
 #include "light/op.h"
 
+/* Scale and zero point for values from `least` to `largest`, 0 being among them. */
+void td_dynamic_scale(float least, float largest, float *scale, uint8_t *zero);
 /* Scale and zero point of n values, as DynamicQuantizeLinear has them. */
 treadle_status td_dynamic_range(td_run *r, const td_gemm_i8_kernels *kernels, const float *x, int64_t n, float *scale,
                                 uint8_t *zero);
