@@ -87,6 +87,7 @@ static bool merge_inputs(td_graph *g, merging *m, td_node *node) {
         if (node->in[k] == TD_NO_VALUE) continue;
         int32_t id = m->stand_in[node->in[k]];
         if (constant_key(g, id, &m->key)) {
+            if (m->key.failed) return false;
             if (td_map_get(&m->constants, td_buf_view(&m->key), &first)) id = (int32_t)first;
             else if (!remember(g, &m->constants, &m->key, (uint64_t)id)) return false;
         }
