@@ -72,6 +72,7 @@ void td_resolver_free(td_resolver *r) {
     td_vec_free(&r->complaints);
     td_vec_free(&r->inputs);
     td_vec_free(&r->outputs);
+    td_vec_free(&r->relaxed);
     td_vec_free(&r->output_pointers);
 }
 
@@ -143,6 +144,26 @@ static bool outputs_may_be_absent(const td_resolver *r, const td_node *node) {
     return false;
 }
 
+/* Shapes that do not fit are no error in a body yet: it may be a branch for other shapes, which is never taken. Its run would
+ * tell. */
+static treadle_status infer_types_only(td_resolver *r, td_infer *in) {
+    treadle_error shapes_do_not_fit = {0};
+    if (in->err) shapes_do_not_fit = *in->err;
+    r->relaxed.n = 0;
+    if (!td_vec_reserve(&r->relaxed, in->n_inputs + 1)) return td_fail_memory(in->err, "type inference", 0);
+    for (size_t i = 0; i < in->n_inputs; i++) {
+        td_value *v = &r->relaxed.items[i];
+        *v = *in->inputs[i];
+        v->tensor.data = NULL;
+        v->tensor.shape.rank = -1;
+        r->inputs.items[i] = v;
+    }
+    for (size_t i = 0; i < in->n_outputs; i++) r->outputs.items[i] = (td_value){.kind = TD_VALUE_NONE};
+    treadle_status status = in->node->op->impl->infer(in);
+    if (status != TREADLE_OK && in->err) *in->err = shapes_do_not_fit;
+    return status;
+}
+
 static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
     r->inputs.n = r->outputs.n = r->output_pointers.n = 0;
     if (!td_vec_reserve(&r->inputs, node->n_in + 1) || !td_vec_reserve(&r->outputs, node->n_out + 1) ||
@@ -163,7 +184,9 @@ static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
                    .err = err,
                    .node = node,
                    .build = r};
-    TD_TRY(node->op->impl->infer(&in));
+    treadle_status status = node->op->impl->infer(&in);
+    if (status == TREADLE_FORMAT && r->outer && !node->n_bodies) status = infer_types_only(r, &in);
+    if (status != TREADLE_OK) return status;
     bool may_be_absent = outputs_may_be_absent(r, node);
     for (size_t i = 0; i < node->n_out; i++) {
         if (node->out[i] == TD_NO_VALUE) continue;

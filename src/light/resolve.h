@@ -33,7 +33,7 @@ typedef struct td_resolver {
     bool complained;                 /* since it was last cleared */
     bool no_memory;                  /* an accessor of prepare, which cannot fail, had none */
     TD_VEC(const td_value *) inputs; /* scratch of infer */
-    TD_VEC(td_value) outputs;
+    TD_VEC(td_value) outputs, relaxed;
     TD_VEC(td_value *) output_pointers;
 } td_resolver;
 

@@ -131,6 +131,21 @@ def control_scan():
          functions=[step, twice], more_opsets=[("local", 1)])
 
 
+def control_fixed():
+    """Trip counts that are constants, as exporters write them: a scan and a branch in a loop."""
+    cell = body("cell", [n("Add", ["t", "e"], ["t1"]), n("Tanh", ["t1"], ["t2"]), n("Identity", ["t2"], ["ty"])],
+                ["t", "e"], [("t2", T.FLOAT, [4]), ("ty", T.FLOAT, [4])])
+    loop = body("loop", [n("Scan", ["v", "x"], ["v1", "ys"], body=cell, num_scan_inputs=1), n("ReduceSum", ["ys"], ["sum"], keepdims=0),
+                         n("Greater", ["sum", "half"], ["more"]),
+                         n("If", ["more"], ["v2"], then_branch=body("then", [n("Mul", ["v1", "half"], ["vt"])], [], ["vt"]),
+                           else_branch=body("else", [n("Sub", ["half", "v1"], ["ve"])], [], ["ve"])),
+                         n("Concat", ["grown", "v2"], ["grown2"], axis=0), n("Identity", ["go"], ["go2"])],
+                [ITERATION, GO_ON, "v", "grown"], [("go2", T.BOOL, []), "v2", "grown2", "sum"])
+    save("control_fixed", [n("ReduceMax", ["x"], ["v0"], axes=[0], keepdims=0), n("Loop", ["five", "", "v0", "v0"], ["v9", "grown9", "sums"], body=loop)],
+         [info("x", T.FLOAT, ["time", 4])], [info(o, T.FLOAT, None) for o in ["v9", "grown9", "sums"]],
+         [init("five", np.int64(5)), init("half", np.float32(0.5))], [[f32(t, 4)] for t in (1, 3, 8)])
+
+
 if __name__ == "__main__":
-    for make in [control_if, control_loop, control_scan]:
+    for make in [control_if, control_loop, control_scan, control_fixed]:
         make()
