@@ -14,6 +14,9 @@
     { .key = name, .kind = TD_FIELD_INT, .min = low, .max = high, .flags = TD_FIELD_LIST }
 #define ID_FIELD(name) INT_FIELD(name, 0, ID_MAX)
 #define IDS_FIELD(name) INTS_FIELD(name, 0, ID_MAX)
+/* An id, or the token's text. */
+#define TOKEN_FIELD(name)                                                                                              \
+    { .key = name, .kind = TD_FIELD_INT, .min = 0, .max = ID_MAX, .flags = TD_FIELD_OR_STRING }
 #define NUMBER_FIELD(name, low, high)                                                                                  \
     { .key = name, .kind = TD_FIELD_NUMBER, .min = low, .max = high }
 #define POSITIVE_FIELD(name)                                                                                           \
@@ -145,18 +148,21 @@ static const td_field plugin_fields[] = {
 
 static const td_field expand_fields[] = {
     {.key = "count", .kind = TD_FIELD_INT, .min = 0, .max = COUNT_MAX, .flags = TD_FIELD_OR_STRING},
-    ANY_FIELD("row_break"),
-    ANY_FIELD("end"),
-    ANY_FIELD("start"),
-    ANY_FIELD("token"),
+    TOKEN_FIELD("row_break"),
+    TOKEN_FIELD("end"),
+    TOKEN_FIELD("start"),
+    TOKEN_FIELD("token"),
     END,
 };
-static const td_field prompt_fields[] = {ANY_FIELD("placeholder"), OBJECT_FIELD("expand", expand_fields), END};
+static const td_field prompt_fields[] = {TOKEN_FIELD("placeholder"), OBJECT_FIELD("expand", expand_fields), END};
+
+static const td_field expected_fields[] = {INT_FIELD("rank", 0, 8), STRING_FIELD("dtype"), END};
+static const td_field expected_value[] = {{.key = "", .kind = TD_FIELD_OBJECT, .members = expected_fields}, END};
 
 static const td_field preprocess_fields[] = {
     {.key = "config", .kind = TD_FIELD_STRING, .flags = TD_FIELD_OR_OBJECT},
     WORD_FIELD("format", td_preprocess_format_words, "Unknown preprocessing format \"%.*s\". Valid options: "),
-    ANY_FIELD("expected_outputs"),
+    {.key = "expected_outputs", .kind = TD_FIELD_MAP, .members = expected_value},
     OBJECT_FIELD("prompt", prompt_fields),
     END,
 };

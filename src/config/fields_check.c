@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#define COUNT_MAX 9007199254740992.0
+
 enum { MAX_ITEMS = 4096, MAX_KEYS = 64, MAX_LISTED = 24 };
 
 static const char *kind_text(td_json_kind kind) {
@@ -32,28 +34,34 @@ static void wrong_kind(const td_json *value, const td_field *field, td_messages 
                         kind_text(value->kind));
         return;
     }
-    td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s, found %s", wanted_text(field),
+    const char *also = field->flags & TD_FIELD_OR_STRING ? " or a string" : "";
+    if (field->flags & TD_FIELD_OR_OBJECT) also = " or an object";
+    td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s%s, found %s", wanted_text(field), also,
                     kind_text(value->kind));
 }
 
 static void check_range(const td_json *value, const td_field *field, td_messages *m) {
     double v = value->as_double;
     bool integer = field->kind == TD_FIELD_INT;
-    if (integer && value->kind == TD_JSON_DOUBLE) {
+    bool beyond = fabs(v) >= COUNT_MAX; /* of any integer that a double holds */
+    if (integer && value->kind == TD_JSON_DOUBLE && !beyond) {
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false),
                         "expected an integer, found %.15g", v);
         return;
     }
     bool low = field->flags & TD_FIELD_OPEN ? v <= field->min : v < field->min;
-    if (!low && v <= field->max && isfinite(v)) return;
+    if (!low && v <= field->max && isfinite(v) && !beyond) return;
     td_place place = td_tree_place(m->arena, value, false);
     const char *what = integer ? "an integer" : "a number";
     if (field->flags & TD_FIELD_OPEN)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s above %.15g, found %.15g", what, field->min, v);
+    else if (integer && field->max >= COUNT_MAX && low)
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected an integer of at least %.0f, found %.15g",
+                        field->min, v);
     else if (field->min >= field->max)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %.15g, found %.15g", field->min, v);
     else
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s from %.15g to %.15g, found %.15g", what,
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s from %.16g to %.16g, found %.15g", what,
                         field->min, field->max, v);
 }
 

@@ -26,6 +26,11 @@ void td_config_free(td_config *config) {
 /* The version decides what the rest means, so it is looked at before anything else. false: stop here. */
 static bool check_version(const td_json *root, td_messages *messages) {
     const td_json *version = td_json_get(root, "version");
+    if (!version && !td_json_get(root, "model")) {
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, root, false),
+                        "expected \"version\": 2, or a \"model\" as in files without a version, found neither");
+        return false;
+    }
     if (!version || (version->kind == TD_JSON_INT && (version->as_int == 1 || version->as_int == 2))) return true;
     td_place place = td_tree_place(messages->arena, version, false);
     if (version->kind == TD_JSON_INT || version->kind == TD_JSON_DOUBLE)
@@ -47,8 +52,7 @@ static treadle_status parse_any(td_config *c, td_str text, const char *path, td_
     td_place place = {.file = path, .pointer = problem.pointer, .line = problem.line, .column = problem.column};
     td_json_options twice = {.allow_duplicate_keys = true};
     td_json *lax = NULL;
-    bool v1 = td_json_parse(text, &twice, &c->arena, &lax, NULL) == TREADLE_OK && td_config_is_v1(lax) &&
-              td_json_get(lax, "model");
+    bool v1 = td_json_parse(text, &twice, &c->arena, &lax, NULL) == TREADLE_OK && td_config_is_v1(lax);
     if (!v1) {
         td_messages_add_error(messages, place, &problem);
         return status;

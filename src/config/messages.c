@@ -9,6 +9,21 @@ void td_messages_init(td_messages *messages, td_arena *arena) { *messages = (td_
 
 void td_messages_free(td_messages *messages) { td_vec_free(&messages->list); }
 
+/* What a file says is shown as text, not as commands to a terminal. */
+static void escape_controls(td_buf *text) {
+    td_buf out = {0};
+    size_t n_controls = 0;
+    for (size_t i = 0; i < text->n; i++) n_controls += (uint8_t)text->p[i] < 0x20 || text->p[i] == 0x7F;
+    if (!n_controls) return;
+    for (size_t i = 0; i < text->n; i++) {
+        uint8_t byte = (uint8_t)text->p[i];
+        if (byte < 0x20 || byte == 0x7F) td_buf_printf(&out, "\\u%04x", byte);
+        else td_buf_char(&out, text->p[i]);
+    }
+    td_buf_free(text);
+    *text = out;
+}
+
 static void add(td_messages *messages, treadle_message_level level, td_place place, td_str text) {
     td_message message = {level, place, td_arena_strndup(messages->arena, text.p ? text.p : "", text.n)};
     if (message.place.file) message.place.file = td_arena_strdup(messages->arena, place.file);
@@ -27,6 +42,7 @@ void td_messages_add(td_messages *messages, treadle_message_level level, td_plac
     va_start(args, format);
     td_buf_vprintf(&text, format, args);
     va_end(args);
+    escape_controls(&text);
     if (text.failed) messages->failed = true;
     else add(messages, level, place, td_buf_view(&text));
     td_buf_free(&text);

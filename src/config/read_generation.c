@@ -41,7 +41,7 @@ static void read_beam(td_config_beam *b, const td_json *v, td_messages *m) {
         .early_stopping = early_stopping(td_json_get(v, "early_stopping"), m),
         .num_return_sequences = td_json_int_or(v, "num_return_sequences", 1),
     };
-    if (b->num_return_sequences > b->num_beams)
+    if (b->num_beams > 0 && b->num_return_sequences > b->num_beams)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, td_json_get(v, "num_return_sequences")),
                         "expected num_return_sequences of at most num_beams, which is %lld, found %lld",
                         (long long)b->num_beams, (long long)b->num_return_sequences);

@@ -4,6 +4,8 @@
 #include "base/file.h"
 #include "config/read.h"
 
+enum { PREPROCESS_MAX_BYTES = 64 << 20 };
+
 /* --- pooling */
 
 void td_read_pooling(td_config *c, const td_json *pipeline) {
@@ -55,22 +57,49 @@ bool td_read_plugin(td_config *c, const td_json *plugin, const td_config_options
 
 /* --- preprocessing */
 
+/* A JSON file must at least be JSON; what it says is the media module's business. A file that the model carries has no path: its
+ * tree takes the place of its name. */
+static bool check_preprocess_text(td_config *c, td_config_preprocess *p, const char *name, td_messages *m) {
+    td_str text = {0};
+    const char *shown = NULL;
+    td_json *parsed = NULL;
+    treadle_error problem = {0};
+    treadle_status status =
+        td_model_files_read(c->files, name, PREPROCESS_MAX_BYTES, &c->arena, &text, &shown, &problem);
+    if (status == TREADLE_OK && !text.p) return true; /* only a path leads to it: reported */
+    if (status == TREADLE_OK) status = td_json_parse(text, NULL, &c->arena, &parsed, &problem);
+    if (status == TREADLE_OUT_OF_MEMORY) return false;
+    if (status != TREADLE_OK) {
+        td_place place = {.file = shown, .line = problem.line, .column = problem.column, .pointer = problem.pointer};
+        td_messages_add_error(m, place, &problem);
+        return true;
+    }
+    if (p->path) return true;
+    const td_source *source = td_config_source(c, name, shown, text);
+    p->config = source ? td_tree_copy(&c->arena, parsed, source) : NULL;
+    return p->config != NULL;
+}
+
 static bool find_preprocess_file(td_config *c, td_config_preprocess *p, td_messages *m) {
     char *path = NULL;
     treadle_error problem = {0};
     td_str name = p->config->string, shown = {name.p, TD_MIN(name.n, (size_t)200)};
     treadle_status status = td_path_resolve_inside(&c->arena, c->dir, name, &path, &problem);
     if (status == TREADLE_OUT_OF_MEMORY) return false;
+    char *text = td_arena_strndup(&c->arena, name.p, name.n);
+    if (!text) return false;
+    bool carried = status == TREADLE_NOT_FOUND && td_model_files_has(c->files, text);
     if (status == TREADLE_OK && td_path_is_file(path)) p->path = path;
-    else if (status == TREADLE_OK || status == TREADLE_NOT_FOUND)
+    else if (status == TREADLE_OK || (status == TREADLE_NOT_FOUND && !carried))
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, p->config),
                         "expected a file of the model folder, found %s\"%.*s\"%s", status == TREADLE_OK ? "" : "no ",
                         TD_STR_ARGS(shown), status == TREADLE_OK ? ", which is a folder, device or pipe" : "");
-    else
+    else if (!carried)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, p->config),
                         "expected a file inside the model folder, found \"%.*s\": %s", TD_STR_ARGS(shown),
                         problem.message);
-    return true;
+    bool graph = p->format == TD_PREPROCESS_FORMAT_ONNX || td_str_ends(name, TD_STR(".onnx"));
+    return graph || (!p->path && !carried) || check_preprocess_text(c, p, text, m);
 }
 
 bool td_read_preprocessing(td_config *c, const td_json *preprocessing, td_messages *m) {

@@ -85,7 +85,8 @@ bool td_v1_file_exists(td_v1 *v, td_str name) {
 
 bool td_config_is_v1(const td_json *root) {
     const td_json *version = td_json_get(root, "version");
-    return !version || (version->kind == TD_JSON_INT && version->as_int == 1);
+    if (!version) return td_json_get(root, "model") != NULL;
+    return (version->kind == TD_JSON_INT && version->as_int == 1);
 }
 
 static void note_what_is_left_out(td_v1 *v) {
@@ -106,12 +107,7 @@ bool td_config_translate_v1(td_config *c, bool strict, td_messages *messages) {
     td_v1 v = {.c = c, .messages = messages, .root = c->root, .model = td_json_get(c->root, "model")};
     td_v1_check_keys(c->root, strict, messages);
     c->version = 1;
-    if (!v.model || v.model->kind != TD_JSON_OBJECT) {
-        if (!v.model)
-            td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, c->root, false),
-                            "expected \"version\": 2, or a \"model\" as in files without a version, found neither");
-        return true;
-    }
+    if (!v.model || v.model->kind != TD_JSON_OBJECT) return true; /* reported with the keys, or by who asked */
     v.type = td_v1_find_type(td_json_string_or(v.model, "type", ""));
     v.out = td_v1_new_object(&v, c->root);
     td_v1_int(&v, v.out, "version", 2, v.model);

@@ -49,7 +49,10 @@ static treadle_status find_carrier(const char *dir, td_arena *arena, char **out,
     if (status == TREADLE_OUT_OF_MEMORY) return td_fail_memory(err, "the names in a folder", 0);
     for (size_t i = 0; status == TREADLE_OK && i < n; i++) {
         td_str name = td_str_from(names[i]);
-        if (td_str_is(name, "genai_config.json")) return TREADLE_OK;
+        if (td_str_is(name, "genai_config.json")) {
+            *out = NULL;
+            return TREADLE_OK;
+        }
         if (!td_str_ends(name, TD_STR(".onnx")) || name.n < 6 || n_found++) continue;
         TD_TRY(td_path_find_inside(arena, dir, names[i], out, NULL) == TREADLE_OUT_OF_MEMORY
                    ? td_fail_memory(err, "a path", 0)

@@ -86,25 +86,6 @@ static void open_session(td_plan_build_ctx *b, const td_config_session *config, 
     td_plan_find_roles(b, index);
 }
 
-/* --- tokens against the vocabulary */
-
-static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab) {
-    for (const td_json *item = value->first; item; item = item->next) check_ids(b, item, vocab);
-    if (value->kind != TD_JSON_INT || value->as_int < vocab) return;
-    bool ours =
-        td_tree_source(value)->path && b->config->file && strcmp(td_tree_source(value)->path, b->config->file) == 0;
-    bool set = !td_tree_source(value)->path; /* by the caller */
-    td_messages_add(b->messages, ours || set ? TREADLE_MESSAGE_ERROR : TREADLE_MESSAGE_WARNING,
-                    td_tree_place(b->messages->arena, value, false),
-                    "expected a token id below %lld, the size of the vocabulary (vocab), found %lld", (long long)vocab,
-                    (long long)value->as_int);
-}
-
-static void check_tokens(td_plan_build_ctx *b) {
-    const td_json *tokens = td_json_get(b->config->root, "tokens");
-    if (tokens && tokens->kind == TD_JSON_OBJECT && b->plan->vocab > 0) check_ids(b, tokens, b->plan->vocab);
-}
-
 /* --- the stages */
 
 static const char *find_why_not(const td_plan *plan) {
@@ -133,7 +114,7 @@ static void run_stages(td_plan_build_ctx *b) {
     static void (*const after[])(td_plan_build_ctx *) = {
         td_plan_check_wires,     td_plan_find_source, td_plan_fill_cross, td_plan_share_states,
         td_plan_wire_transducer, td_plan_find_wires,  td_plan_promote};
-    static void (*const last[])(td_plan_build_ctx *) = {td_plan_find_outputs, check_tokens};
+    static void (*const last[])(td_plan_build_ctx *) = {td_plan_find_outputs, td_plan_check_values};
     static void (*const rest[])(td_plan_build_ctx *) = {td_plan_find_loops, td_plan_find_lengths,
                                                         td_plan_find_positions, td_plan_find_batching};
     for (size_t i = 0; i < TD_COUNT(before) && !b->out_of_memory; i++) before[i](b);

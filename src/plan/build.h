@@ -170,4 +170,7 @@ td_place td_plan_session_place(const td_plan_build_ctx *b, const td_plan_session
 const char *td_plan_port_names(td_arena *arena, const td_light_port *ports, size_t n);
 void td_plan_note(td_plan_build_ctx *b, int32_t session, const char *format, ...) TD_PRINTF(3, 4);
 
+/* --- check.c: values of the config that the graphs bound: ids, preprocessed tensors */
+void td_plan_check_values(td_plan_build_ctx *b);
+
 #endif
