@@ -43,7 +43,7 @@ void td_exec_roles_forget(td_exec *e) {
 }
 
 static bool is_mask(td_role role) {
-    return role == TD_ROLE_ATTENTION_MASK || role == TD_ROLE_DECODER_ATTENTION_MASK ||
+    return role == TD_ROLE_ATTENTION_MASK || role == TD_ROLE_PADDING_MASK || role == TD_ROLE_DECODER_ATTENTION_MASK ||
            role == TD_ROLE_ENCODER_ATTENTION_MASK || role == TD_ROLE_CACHE_INDIRECTION;
 }
 
@@ -313,6 +313,10 @@ void td_exec_fill_role(td_exec *e, const td_exec_run *run, int32_t session, size
     case TD_ROLE_TOKEN_TYPE_IDS: memset(slot->data, 0, (size_t)run->n_rows * (size_t)run->n * ELEMENT_BYTES); break;
     case TD_ROLE_ATTENTION_MASK:
     case TD_ROLE_DECODER_ATTENTION_MASK: fill_mask(e, run, port, slot, value); return;
+    case TD_ROLE_PADDING_MASK: /* rows are never padded */
+        shape = (td_shape){.rank = 2, .dims = {(int64_t)run->n_rows, run->total}};
+        memset(slot->data, 0, (size_t)(run->total * (int64_t)run->n_rows) * ELEMENT_BYTES);
+        break;
     case TD_ROLE_ENCODER_ATTENTION_MASK: fill_source_mask(e, run, session, port, slot, value); return;
     case TD_ROLE_CACHE_INDIRECTION: /* rows are moved themselves: each beam reads its own */
         shape = (td_shape){.rank = 3, .dims = {(int64_t)run->n_rows, 1, run->total}};

@@ -80,6 +80,7 @@
     X(INPUTS_EMBEDS, "inputs_embeds")         /* [batch, n, hidden], from a wire */                                    \
     X(DECODER_INPUT_IDS, "decoder_input_ids") /* [batch, n] */                                                         \
     X(ATTENTION_MASK, "attention_mask")       /* [batch, columns so far] */                                            \
+    X(PADDING_MASK, "padding_mask")           /* [batch, columns so far], zeros: true would be padding */              \
     X(ENCODER_ATTENTION_MASK, "encoder_attention_mask")                                                                \
     X(POSITION_IDS, "position_ids")                   /* [batch, n] */                                                 \
     X(TOKEN_TYPE_IDS, "token_type_ids")               /* [batch, n], zeros */                                          \

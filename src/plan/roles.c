@@ -12,6 +12,8 @@ static const struct {
     {"input_tokens", TD_ROLE_INPUT_IDS},
     {"mask", TD_ROLE_ATTENTION_MASK},
     {"input_mask", TD_ROLE_ATTENTION_MASK},
+    {"key_padding_mask", TD_ROLE_PADDING_MASK},
+    {"src_key_padding_mask", TD_ROLE_PADDING_MASK},
     {"positions", TD_ROLE_POSITION_IDS},
     {"pos_ids", TD_ROLE_POSITION_IDS},
     {"position", TD_ROLE_POSITION_IDS},

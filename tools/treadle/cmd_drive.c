@@ -9,7 +9,7 @@
  *   {"op": "stream", "prompts": ..., "options": ...} -> {"pieces": ["text", ...]}
  *   {"op": "transduce", "tensors": ..., "continue": bool} -> {"tokens": [[ids]], "frames": [[...]], "runs": {...}}
  *   {"op": "embed", "prompts": ..., "to": FILE.npy} -> {}: float32 [rows, dim]
- *   {"op": "encode", "prompts": ..., "to": {OUTPUT: FILE.npy}} -> {}
+ *   {"op": "encode", "prompts": ..., "to": {OUTPUT: FILE.npy}, "continue": bool} -> {}; prompts only where ids go in
  * Each but process takes "tensors": {NAME: FILE.npy}, a timeline's appends too.
  *
  * Arrays go through .npy files: PREFIX.i.npy is row i's logits, float32 [steps, vocab]. */
@@ -513,18 +513,19 @@ static treadle_status op_stream(drive *d) {
 }
 
 /* --- transduce */
-/* {"continue": true} goes on with the generator of the request before. */
+/* A new stream, or with {"continue": true} that of the request before: the next chunk, whose state goes on. */
+static treadle_status open_stream(drive *d) {
+    if (td_json_bool_or(d->request, "continue", false))
+        return d->stream ? TREADLE_OK : fail(d, "continue: there is no stream to go on with");
+    treadle_generator_free(d->stream);
+    d->stream = NULL;
+    return make_generator(d, &d->stream);
+}
+
 static treadle_status op_transduce(drive *d) {
     static const treadle_ids nothing;
-    treadle_status status = TREADLE_OK;
+    treadle_status status = open_stream(d);
 
-    if (!td_json_bool_or(d->request, "continue", false)) {
-        treadle_generator_free(d->stream);
-        d->stream = NULL;
-        status = make_generator(d, &d->stream);
-    } else if (!d->stream) {
-        return fail(d, "continue: there is no stream to go on with");
-    }
     if (status == TREADLE_OK) status = give_tensors(d, d->stream, td_json_get(d->request, "tensors"));
     if (status == TREADLE_OK) status = treadle_generator_append(d->stream, &nothing, 1, &d->error);
     if (status == TREADLE_OK) status = treadle_generator_run(d->stream, -1, NULL, NULL, &d->error);
@@ -548,15 +549,18 @@ static treadle_status op_transduce(drive *d) {
 }
 
 /* --- embed, encode */
-/* Makes a generator and one pass over every prompt. */
-static treadle_status encode_rows(drive *d, treadle_generator **g, size_t *n_rows) {
-    treadle_ids *rows;
-    treadle_status status = read_prompts(d, &rows, n_rows);
+/* One pass over every prompt, or over tensors alone. */
+static treadle_status encode_rows(drive *d, size_t *n_rows) {
+    static treadle_ids nothing;
+    treadle_ids *rows = &nothing;
+    treadle_status status = TREADLE_OK;
 
-    if (status == TREADLE_OK) status = make_generator(d, g);
-    if (status == TREADLE_OK) status = give_tensors(d, *g, td_json_get(d->request, "tensors"));
-    if (status == TREADLE_OK) status = treadle_generator_append(*g, rows, *n_rows, &d->error);
-    return status == TREADLE_OK ? treadle_generator_prefill(*g, &d->error) : status;
+    *n_rows = 1;
+    if (td_json_get(d->request, "prompts")) status = read_prompts(d, &rows, n_rows);
+    if (status == TREADLE_OK) status = open_stream(d);
+    if (status == TREADLE_OK) status = give_tensors(d, d->stream, td_json_get(d->request, "tensors"));
+    if (status == TREADLE_OK) status = treadle_generator_append(d->stream, rows, *n_rows, &d->error);
+    return status == TREADLE_OK ? treadle_generator_prefill(d->stream, &d->error) : status;
 }
 
 /* The vectors of all rows, one after the other. */
@@ -578,13 +582,11 @@ static treadle_status save_vectors(drive *d, treadle_generator *g, size_t n_rows
 
 static treadle_status op_embed(drive *d) {
     const char *to = file_name(d, "to");
-    treadle_generator *g = NULL;
     size_t n_rows = 0;
 
     if (!to) return fail(d, "to: expected a file name");
-    treadle_status status = encode_rows(d, &g, &n_rows);
-    if (status == TREADLE_OK) status = save_vectors(d, g, n_rows, to);
-    treadle_generator_free(g);
+    treadle_status status = encode_rows(d, &n_rows);
+    if (status == TREADLE_OK) status = save_vectors(d, d->stream, n_rows, to);
     if (status != TREADLE_OK) return status;
     td_json_begin_object(&d->out);
     td_json_end_object(&d->out);
@@ -619,18 +621,16 @@ static treadle_status save_output(drive *d, treadle_generator *g, size_t n_rows,
 
 static treadle_status op_encode(drive *d) {
     const td_json *to = td_json_get(d->request, "to");
-    treadle_generator *g = NULL;
     size_t n_rows = 0;
 
     if (!to || to->kind != TD_JSON_OBJECT) return fail(d, "to: expected an object of outputs and files");
-    treadle_status status = encode_rows(d, &g, &n_rows);
+    treadle_status status = encode_rows(d, &n_rows);
     for (const td_json *t = to->first; t && status == TREADLE_OK; t = t->next) {
         const char *name = td_arena_strndup(&d->arena, t->key.p, t->key.n);
         const char *file = is_text(t) ? td_arena_strndup(&d->arena, t->string.p, t->string.n) : NULL;
         if (!name || !file) status = fail(d, "to: expected the name of a file for \"%.*s\"", TD_STR_ARGS(t->key));
-        else status = save_output(d, g, n_rows, name, file);
+        else status = save_output(d, d->stream, n_rows, name, file);
     }
-    treadle_generator_free(g);
     if (status != TREADLE_OK) return status;
     td_json_begin_object(&d->out);
     td_json_end_object(&d->out);
@@ -714,7 +714,8 @@ const td_command td_command_drive = {
         "  {\"op\": \"stream\", \"prompts\": [IDS], \"options\": {...}} gives {\"pieces\": [TEXT, ...]}\n"
         "  {\"op\": \"transduce\", \"tensors\": {...}, \"continue\": true} gives {\"tokens\": [IDS], \"frames\": [[N, ...]], \"runs\": {...}}\n"
         "  {\"op\": \"embed\", \"prompts\": [IDS, ...], \"to\": FILE.npy} gives {}; the file gets float32 [rows, dim]\n"
-        "  {\"op\": \"encode\", \"prompts\": [IDS, ...], \"to\": {OUTPUT: FILE.npy}} gives {}\n"
+        "  {\"op\": \"encode\", \"prompts\": [IDS, ...], \"to\": {OUTPUT: FILE.npy}, \"continue\": true} gives {}\n"
+        "      \"prompts\" only where ids go in; \"continue\" goes on with the stream and its state\n"
         "Each but process takes \"tensors\": {NAME: FILE.npy}, inputs of the graphs for this request; so does an append.\n"
         "IDS is a list of token ids. Options are run's numbers (max_new_tokens, top_k, ...), \"stop\": [TEXT, ...], \"eos\": IDS and\n"
         "\"do_sample\": true, without which generation is greedy. PREFIX.i.npy gets row i's logits, float32 [steps, vocab]. Example:\n"

