@@ -18,8 +18,9 @@ from onnx import numpy_helper as nh
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ops")
 MS = "com.microsoft"
 F32, F16, BF16, F64 = np.float32, np.float16, ml_dtypes.bfloat16, np.float64
+STRING = np.dtype(object)
 TYPES = {np.dtype(t): h.np_dtype_to_tensor_dtype(np.dtype(t))
-         for t in (F32, F16, BF16, F64, np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64, ml_dtypes.uint4,
+         for t in (object, F32, F16, BF16, F64, np.bool_, np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64, ml_dtypes.uint4,
                    ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.int2, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, ml_dtypes.float4_e2m1fn)}
 rng = np.random.default_rng(7)
 options = ort.SessionOptions()

@@ -265,14 +265,17 @@ def int8_products():
         c.write("MatMulIntegerToFloat", inputs, out_types=(F32,))
 
 
-def linear_quantize():
-    def reference(op, inputs, **attributes):  # the package onnx has all types; ONNX Runtime's CPU does not
-        names = ["" if i is None else f"in_{n}" for n, i in enumerate(inputs)]
-        node = helper.make_node(op, names, ["y"], **attributes)
-        graph = helper.make_graph([node], op, [helper.make_tensor_value_info(n, 1, None) for n in names if n], [helper.make_tensor_value_info("y", 1, None)])
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
-        return ReferenceEvaluator(model).run(None, {n: i for n, i in zip(names, inputs) if n})[0]
+def reference(op, inputs, opset=25, n_outputs=1, **attributes):
+    """What the package onnx makes of it, which has all types; ONNX Runtime's CPU has not."""
+    names = ["" if i is None else f"in_{n}" for n, i in enumerate(inputs)]
+    outputs = [f"y{i}" for i in range(n_outputs)]
+    node = helper.make_node(op, names, outputs, **attributes)
+    infos = [helper.make_tensor_value_info(n, 1, None) for n in names if n], [helper.make_tensor_value_info(n, 1, None) for n in outputs]
+    model = helper.make_model(helper.make_graph([node], op, *infos), opset_imports=[helper.make_opsetid("", opset)])
+    return [np.asarray(a) for a in ReferenceEvaluator(model).run(None, {n: i for n, i in zip(names, inputs) if n})]
 
+
+def linear_quantize():
     shapes = (("one", (), {}), ("axis", (5,), {"axis": 1}), ("last", (7,), {"axis": -1}), ("first", (3,), {"axis": 0}),
               ("blocks", (3, 3, 7), {"axis": 1, "block_size": 2}), ("blocks_last", (3, 5, 2), {"axis": 2, "block_size": 4}))
     types = [np.dtype(t) for t in (np.uint8, np.int8, np.uint16, np.int16, ml_dtypes.uint4, ml_dtypes.int4, ml_dtypes.uint2, ml_dtypes.int2,
@@ -293,7 +296,7 @@ def linear_quantize():
                 extra = more
             inputs = [x, scale, zero]
             want = reference(op, inputs, **extra)
-            c.write(op, inputs, opset=25, out_types=(dtype if op == "QuantizeLinear" else x_type,), want=[want], **extra)
+            c.write(op, inputs, opset=25, out_types=(dtype if op == "QuantizeLinear" else x_type,), want=want, **extra)
 
 
 def attention():
@@ -393,7 +396,83 @@ def embeddings():
     one("f16", dtype=F16, mask=True)
 
 
-GROUPS = (attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
+def index_ops():
+    """Element types and attributes that the official cases leave out; expected values by NumPy or the package onnx."""
+    NUMBERS = (F32, F16, BF16, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
+
+    def numbers(c, dtype, *shape):
+        return c.ints(-9 if np.dtype(dtype).kind != "u" else 0, 10, *shape).astype(dtype)
+
+    def official(name, op, inputs, opset=25, n_outputs=1, want=None, **more):
+        c = Case(name, "")
+        want = want or reference(op, inputs, opset, n_outputs, **more)
+        c.write(op, list(inputs), tuple(f"out_{i}" for i in range(n_outputs)), opset=opset, out_types=tuple(w.dtype for w in want), want=want, **more)
+
+    for i, dtype in enumerate(NUMBERS):
+        c = Case(f"index_{np.dtype(dtype).name}", "")
+        end = np.dtype(dtype).name
+        x = numbers(c, dtype, 3, 7, 4)
+        axis = i % 3
+        for largest in (0, 1):  # equal elements by rising index, which np.argsort's stable kind gives
+            order = np.argsort(-x.astype(np.float64) if largest else x.astype(np.float64), axis=axis, kind="stable")
+            order = np.take(order, range(3), axis)
+            official(f"topk_{'large' if largest else 'small'}_{end}", "TopK", [x, np.int64([3])], 24, 2, [np.take_along_axis(x, order, axis), order],
+                     axis=axis, largest=largest)
+        for op in ("ArgMax", "ArgMin"):
+            official(f"{op.lower()}_{end}", op, [x], 13, axis=axis - 3, keepdims=i % 2, select_last_index=i // 2 % 2)
+        reductions = (None, "add", "mul", "max", "min")
+        how = reductions[i % 5]
+        at = c.ints(-7, 7, 3, 5, 4)
+        if how is None:
+            at = np.argsort(c.f(3, 7, 4), axis=1)[:, :5]
+        if dtype != BF16 or how is None:
+            official(f"scatter_elements_{how}_{end}", "ScatterElements", [x, at, numbers(c, dtype, 3, 5, 4)], 18, axis=1, **({"reduction": how} if how else {}))
+        how = reductions[(i + 1) % 5]
+        rows = np.int64([[0, 1], [2, 6], [1, 1]] if how is None else [[0, 1], [2, -1], [0, 1], [-1, 6]])
+        if dtype != BF16 or how is None:
+            updates, want = numbers(c, dtype, len(rows), 4), x.copy()
+            places = tuple(rows.T)
+            if how:
+                {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[how].at(want, places, updates)
+            else:
+                want[places] = updates
+            official(f"scatter_nd_{how}_{end}", "ScatterND", [x, rows, updates], 18, want=[want], **({"reduction": how} if how else {}))
+        official(f"gather_elements_{end}", "GatherElements", [x, c.ints(-4, 4, 3, 7, 2).astype(np.int32 if i % 2 else np.int64)], axis=2)
+        official(f"gather_nd_{end}", "GatherND", [x, c.ints(0, 4, 3, 7, 2, 1)], batch_dims=2)
+        official(f"nonzero_{end}", "NonZero", [numbers(c, dtype, 3, 4) * c.ints(0, 2, 3, 4).astype(dtype)])
+        if dtype != BF16:
+            marks = numbers(c, dtype, 2, 3)
+            wrapped = np.where(marks < 0, marks.astype(int) + 6, marks.astype(int))
+            want = np.where(np.arange(6)[None, :, None] == wrapped[:, None, :], 5, 2).astype(dtype)
+            official(f"onehot_{end}", "OneHot", [marks, np.int64(6), np.array([2, 5]).astype(dtype)], 11, want=[want], axis=1)
+        if i < 4 or np.dtype(dtype).itemsize > 2:
+            for exclusive, reverse in ((0, 0), (1, 1)):
+                official(f"cumsum_{exclusive}{reverse}_{end}", "CumSum", [x, np.int64(axis)], 14, want=[running(x, axis, exclusive, reverse)], exclusive=exclusive, reverse=reverse)
+    for dtype in (F32, np.int32, np.bool_, np.object_):
+        end = "string" if dtype == np.object_ else np.dtype(dtype).name
+        c = Case("unique_" + end, "")
+        x = c.ints(0, 4, 4, 3) if dtype != np.object_ else np.array([f"w{n}" for n in c.ints(0, 4, 12)], object).reshape(4, 3)
+        x = x if dtype == np.object_ else x.astype(dtype)
+        y, first, inverse, counts = np.unique(x.astype(str) if dtype == np.object_ else x, True, True, True)
+        official("unique_sorted_" + end, "Unique", [x], 11, 4, [y.astype(dtype), first, inverse.reshape(-1), counts])
+        order = np.argsort(first)
+        back = np.argsort(order)
+        official("unique_first_" + end, "Unique", [x], 11, 4, [y[order].astype(dtype), first[order], back[inverse.reshape(-1)], counts[order]], sorted=0)
+        if dtype != np.object_:
+            rows = np.concatenate([x, x[1:3]])
+            y, first, inverse, counts = np.unique(rows, True, True, True, axis=0)
+            official("unique_rows_" + end, "Unique", [rows], 11, 4, [y, first, inverse.reshape(-1), counts], axis=0)
+
+
+def running(x, axis, exclusive, reverse):
+    y = np.flip(x, axis) if reverse else x
+    wide = y.astype(np.float64) if np.dtype(x.dtype).kind not in "iu" else y
+    total = np.cumsum(wide, axis)
+    total = total - wide if exclusive else total
+    return (np.flip(total, axis) if reverse else total).astype(x.dtype)
+
+
+GROUPS = (index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):

@@ -3,6 +3,7 @@
  * BitwiseOr, BitwiseXor, BitShift, PRelu, Max, Min, Mod. Integers wrap; an integer division by zero gives 0. Before opset 7 the second
  * operand was aligned at `axis` when `broadcast` was set. */
 #include "light/ops/loops.h"
+#include "tensor/half.h"
 
 #include <math.h>
 #include <string.h>
@@ -281,3 +282,25 @@ static treadle_status fold_run(td_run *r) {
                                      .flags = TD_OP_ANY_STRIDE};
 FOLD_OP(max)
 FOLD_OP(min)
+
+/* Sum and Mean: the same over additions. */
+static treadle_status sum_prepare(td_prepare *p) { return prepare_rows(p, add_rows, TD_COUNT(add_rows), TD_UNDEFINED); }
+const td_op_impl td_op_sum = {.state_bytes = sizeof(binary_state),
+                              .prepare = sum_prepare,
+                              .infer = fold_infer,
+                              .run = fold_run,
+                              .flags = TD_OP_ANY_STRIDE};
+
+static treadle_status mean_run(td_run *r) {
+    td_tensor *y = r->out[0];
+    int64_t count = td_tensor_count(y);
+    TD_TRY(fold_run(r));
+    for (int64_t i = 0; i < count; i++)
+        td_store_f64(y->dtype, y->data, i, td_load_f64(y->dtype, y->data, i) / (double)r->n_inputs);
+    return TREADLE_OK;
+}
+const td_op_impl td_op_mean = {.state_bytes = sizeof(binary_state),
+                               .prepare = sum_prepare,
+                               .infer = fold_infer,
+                               .run = mean_run,
+                               .strided_inputs = UINT32_MAX};
