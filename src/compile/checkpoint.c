@@ -3,15 +3,16 @@
 
 #include <stdio.h>
 
-/* The folder that a path means, NULL: none (or no memory). */
-static const char *folder_of(const char *path, td_arena *arena) {
+/* The folder that a path means; *out NULL: none. false: out of memory. */
+static bool folder_of(const char *path, td_arena *arena, const char **out) {
     const char *base = td_path_base(path);
-    if (td_path_is_dir(path)) return path;
-    if (!td_path_is_file(path)) return NULL;
+    *out = td_path_is_dir(path) ? path : NULL;
+    if (*out || !td_path_is_file(path)) return true;
     if (strcmp(base, "config.json") != 0 && !td_str_ends(td_str_from(base), TD_STR(".safetensors")) &&
         !td_str_ends(td_str_from(base), TD_STR(".safetensors.index.json")))
-        return NULL;
-    return td_path_dir(arena, path);
+        return true;
+    *out = td_path_dir(arena, path);
+    return *out != NULL;
 }
 
 static bool is_gguf(const char *path) {
@@ -25,8 +26,8 @@ static bool is_gguf(const char *path) {
 
 bool td_checkpoint_knows(const char *path) {
     td_arena arena = {0};
-    const char *dir = folder_of(path, &arena);
-    bool knows = dir ? td_hf_is_checkpoint(dir) : is_gguf(path);
+    const char *dir;
+    bool knows = folder_of(path, &arena, &dir) && (dir ? td_hf_is_checkpoint(dir) : is_gguf(path));
     td_arena_free(&arena);
     return knows;
 }
@@ -62,9 +63,10 @@ static treadle_status refuse_folder(const char *dir, td_arena *arena, treadle_er
 
 treadle_status td_checkpoint_open(const char *path, td_checkpoint *out, treadle_error *err) {
     td_arena arena = {0};
-    const char *dir = folder_of(path, &arena);
+    const char *dir;
     treadle_status status;
     *out = (td_checkpoint){0};
+    if (!folder_of(path, &arena, &dir)) return td_fail_memory(err, "a path", strlen(path));
     if (!dir) { /* of whatever it is the GGUF reader says what it expected */
         status = td_gguf_open(path, &out->gguf, err);
         if (status == TREADLE_OK) out->source = &out->gguf->source;

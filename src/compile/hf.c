@@ -4,18 +4,20 @@
 #include "base/alloc.h"
 #include "compile/safetensors.h"
 
+#include <stdio.h>
+
 enum { MAX_TEXT_BYTES = 256 << 20, MAX_FILES = 4096 };
 
 static const char single_file[] = "model.safetensors", index_file[] = "model.safetensors.index.json";
 
+static bool holds(const char *dir, const char *name) {
+    char path[4096]; /* PATH_MAX: a longer one cannot be opened */
+    int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+    return n > 0 && (size_t)n < sizeof path && td_path_is_file(path);
+}
+
 bool td_hf_is_checkpoint(const char *dir) {
-    td_arena arena = {0};
-    char *config = td_path_join(&arena, dir, "config.json"), *single = td_path_join(&arena, dir, single_file),
-         *index = td_path_join(&arena, dir, index_file);
-    bool is =
-        config && single && index && td_path_is_file(config) && (td_path_is_file(single) || td_path_is_file(index));
-    td_arena_free(&arena);
-    return is;
+    return holds(dir, "config.json") && (holds(dir, single_file) || holds(dir, index_file));
 }
 
 /* --- JSON files */

@@ -3,11 +3,13 @@
  * timeout: 300 */
 #include "support/test.h"
 
+#include "base/alloc.h"
 #include "base/file.h"
 #include "compile/compile.h"
 #include "onnx/model.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 static int calls, fail_at = INT_MAX;
 static bool fail_all_after;
@@ -104,3 +106,44 @@ TEST(progress_can_cancel) {
     CHECK_EQ_INT(count, 3);
     CHECK(!td_path_exists(out_dir));
 }
+
+/* The fuzz target's seed taken apart: the length of config.json in two bytes, config.json, model.safetensors. */
+static void make_folder(const char *seed, const char *folder) {
+    treadle_error err = {0};
+    td_arena arena = {0};
+    char *bytes;
+    size_t n;
+    CHECK_OK(td_file_read(td_test_source(seed), 0, &bytes, &n, &err), &err);
+    REQUIRE(n > 2);
+    size_t config = (size_t)((uint8_t)bytes[0] | (uint8_t)bytes[1] << 8);
+    REQUIRE(config < n - 2);
+    CHECK_OK(td_make_dirs(folder, &err), &err);
+    const struct {
+        const char *name;
+        td_str text;
+    } files[] = {{"config.json", {bytes + 2, config}},
+                 {"model.safetensors", {bytes + 2 + config, n - 2 - config}},
+                 {"tokenizer.json", TD_STR("{\"added_tokens\":[{\"id\":1,\"content\":\"<|en|>\"}]}")},
+                 {"generation_config.json", TD_STR("{\"max_length\":4}")}};
+    for (size_t i = 0; i < TD_COUNT(files); i++) {
+        char *path = td_path_join(&arena, folder, files[i].name);
+        CHECK_OK(td_file_write(path, files[i].text.p, files[i].text.n, &err), &err);
+    }
+    td_arena_free(&arena);
+    td_free(bytes);
+}
+
+static void folder_sweep(const char *seed, const char *name) {
+    static char folder[512];
+    treadle_error err = {0};
+    snprintf(folder, sizeof folder, "%s", td_test_temp(name));
+    make_folder(seed, folder);
+    source = folder;
+    out_dir = td_test_temp("out");
+    CHECK_OK(td_remove_tree(out_dir, &err), &err);
+    sweep(build, false);
+}
+
+TEST(speech_folder) { folder_sweep("tests/fuzz/seeds/safetensors/whisper", "whisper"); }
+
+TEST(decoder_folder) { folder_sweep("tests/fuzz/seeds/safetensors/llama", "llama"); }
