@@ -1,14 +1,13 @@
 /* config/defaults.c - defaults that files of Hugging Face beside the config supply: generation_config.json, the tokenizer's files,
  * and sentence-transformers' modules.json. Each goes under what the config says. */
+#include "config/defaults.h"
 #include "base/file.h"
-#include "config/config.h"
 #include "config/fields.h"
 
 enum { SIDE_FILE_MAX_BYTES = 256 << 20 };
 
-/* A JSON file of others beside the config: NULL in *out if it is not there or not readable (a warning). */
-static bool read_side_file(td_config *c, const char *name, td_messages *messages, td_json **out,
-                           const td_source **source) {
+bool td_config_read_side_file(td_config *c, const char *name, td_messages *messages, td_json **out,
+                              const td_source **source) {
     const char *path = NULL;
     td_str text = {0};
     treadle_error problem = {0};
@@ -70,8 +69,7 @@ static const struct {
     {"alignment_heads", "generation", "transcription", "alignment_heads"},
 };
 
-/* The object ours.group[.subgroup]; NULL with *out_ok true where the config has something else there. */
-static td_json *group_of(td_config *c, const char *group, const char *subgroup, const td_source *source, bool *ok) {
+td_json *td_config_group(td_config *c, const char *group, const char *subgroup, const td_source *source, bool *ok) {
     const char *path[] = {group, subgroup, NULL};
     td_json *at = c->root;
     *ok = true;
@@ -100,7 +98,7 @@ static bool take_default(td_config *c, size_t i, const td_json *theirs, const td
                          td_messages *messages) {
     const char *name = generation_keys[i].ours, *group_name = generation_keys[i].group;
     bool ok;
-    td_json *group = group_of(c, group_name, generation_keys[i].subgroup, source, &ok);
+    td_json *group = td_config_group(c, group_name, generation_keys[i].subgroup, source, &ok);
     if (!ok) return false;
     if (!group || td_json_get(group, name)) return true;
     td_json *copy = td_tree_copy(&c->arena, theirs, source);
@@ -116,7 +114,7 @@ static bool take_default(td_config *c, size_t i, const td_json *theirs, const td
 bool td_config_apply_generation_file(td_config *c, td_messages *messages) {
     td_json *file = NULL;
     const td_source *source = NULL;
-    if (!read_side_file(c, "generation_config.json", messages, &file, &source)) return false;
+    if (!td_config_read_side_file(c, "generation_config.json", messages, &file, &source)) return false;
     if (!file || file->kind != TD_JSON_OBJECT) return true;
     for (size_t i = 0; i < TD_COUNT(generation_keys); i++) {
         const td_json *theirs = td_json_get(file, generation_keys[i].theirs);
@@ -143,11 +141,11 @@ bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages) {
     if (td_json_get(td_json_get(c->root, "tokens"), "eos")) return true;
     td_json *config = NULL, *tokenizer = NULL;
     const td_source *source = NULL, *tokenizer_source = NULL;
-    if (!read_side_file(c, "tokenizer_config.json", messages, &config, &source)) return false;
+    if (!td_config_read_side_file(c, "tokenizer_config.json", messages, &config, &source)) return false;
     if (!config) return true;
-    if (!read_side_file(c, "tokenizer.json", messages, &tokenizer, &tokenizer_source)) return false;
+    if (!td_config_read_side_file(c, "tokenizer.json", messages, &tokenizer, &tokenizer_source)) return false;
     bool ok;
-    td_json *tokens = group_of(c, "tokens", NULL, source, &ok);
+    td_json *tokens = td_config_group(c, "tokens", NULL, source, &ok);
     if (!ok || !tokenizer || !tokens) return ok;
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
         const td_json *token = td_json_get(config, rows[i].theirs);
@@ -190,7 +188,7 @@ static bool apply_pooling_module(td_config *c, td_json *pooling, const td_json *
     char *name = td_arena_printf(&c->arena, "%.*s%sconfig.json", TD_STR_ARGS(path), path.n ? "/" : "");
     td_json *file = NULL;
     const td_source *source = NULL;
-    if (!name || !read_side_file(c, name, messages, &file, &source)) return false;
+    if (!name || !td_config_read_side_file(c, name, messages, &file, &source)) return false;
     if (!file) return true;
     td_json *copy = td_tree_copy(&c->arena, file, source);
     if (!copy) return false;
@@ -206,10 +204,10 @@ bool td_config_apply_pooling_files(td_config *c, td_messages *messages) {
     td_json *modules = NULL;
     const td_source *source = NULL;
     if (td_json_get(td_json_get(c->root, "pipeline"), "pooling")) return true;
-    if (!read_side_file(c, "modules.json", messages, &modules, &source)) return false;
+    if (!td_config_read_side_file(c, "modules.json", messages, &modules, &source)) return false;
     if (!modules || modules->kind != TD_JSON_ARRAY) return true;
     bool ok, normalize = false, pools = false;
-    td_json *pooling = group_of(c, "pooling", NULL, source, &ok);
+    td_json *pooling = td_config_group(c, "pooling", NULL, source, &ok);
     if (!ok || !pooling) return ok;
     for (const td_json *v = modules->first; v; v = v->next) {
         td_str type = td_json_string_or(v, "type", "");

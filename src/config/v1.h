@@ -29,6 +29,7 @@ typedef struct td_v1_type {
     int32_t tool_call_start, tool_call_end, reasoning_start, reasoning_end; /* 0: none */
     int32_t reprefill_at;                                                   /* 0: never */
     const char *decoder_start; /* the file's id that a decoder starts from; NULL: bos */
+    int32_t transcribes_from;  /* a speech recogniser; multilingual from this size of vocabulary on. 0: none */
     bool encodes;              /* no decoder: an encoder of text alone */
 } td_v1_type;
 

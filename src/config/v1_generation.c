@@ -96,6 +96,11 @@ static void add_search(td_v1 *v) {
     td_v1_copy(v, generation, "blank_penalty", td_json_get(search, "blank_penalty"));
     if (v->type && v->type->reprefill_at)
         td_v1_int(v, generation, "reprefill_at", v->type->reprefill_at, td_json_get(v->model, "type"));
+    if (v->type && v->type->transcribes_from) {
+        const td_json *type = td_json_get(v->model, "type");
+        bool multilingual = td_json_int_or(v->model, "vocab_size", 0) >= v->type->transcribes_from;
+        td_v1_bool(v, td_v1_object(v, generation, "transcription", type), "multilingual", multilingual, type);
+    }
     if (!search) return;
     add_sampling(v, generation, search);
     add_beam(v, generation, search);

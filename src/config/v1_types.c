@@ -48,6 +48,7 @@ static const td_v1_type types[] = {
     {.name = "mt5", .decoder_start = "pad_token_id"},
     {.name = "umt5", .decoder_start = "pad_token_id"},
     {.name = "longt5", .decoder_start = "pad_token_id"},
+    {.name = "whisper", .transcribes_from = 51865},
     /* encoders of text: the section that is called decoder holds no decoder */
     {.name = "albert", .encodes = true},
     {.name = "bert", .encodes = true},
