@@ -96,7 +96,7 @@ typedef struct treadle_message {
 
 typedef struct treadle_report treadle_report;
 
-/* Checks config and graphs against each other. Problems of the folder are messages, not a failed status: TREADLE_OK comes with any
+/* Checks config and graphs against each other, and that the graphs' ops and files of weights are there. Problems of the folder are messages, not a failed status: TREADLE_OK comes with any
  * report; other statuses mean that no check could be made (no such folder, out of memory). */
 TREADLE_API treadle_status treadle_model_check(const char *path, const treadle_model_options *options,
                                                treadle_report **out, treadle_error *error);

@@ -99,8 +99,9 @@ treadle_status treadle_engines_list(const treadle_model_options *options, char *
 
 const treadle_text *treadle_model_text(const treadle_model *model) { return model ? model->text : NULL; }
 
-treadle_status treadle_model_check(const char *path, const treadle_model_options *options, treadle_report **out,
-                                   treadle_error *error) {
+/* graphs: look for what they lack too. */
+static treadle_status check(const char *path, const treadle_model_options *options, bool graphs, treadle_report **out,
+                            treadle_error *error) {
     treadle_model_options o;
     TD_NEED(path);
     TD_NEED(out);
@@ -108,12 +109,18 @@ treadle_status treadle_model_check(const char *path, const treadle_model_options
     treadle_report *report = td_alloc_zero(1, sizeof *report);
     if (!report) return td_fail_memory(error, "a report", sizeof *report);
     treadle_status status = td_model_examine(path, &o, &report->model, error);
+    if (status == TREADLE_OK && graphs) status = td_model_check_graphs(report->model, error);
     if (status != TREADLE_OK) {
-        td_free(report);
+        treadle_report_free(report);
         return status;
     }
     *out = report;
     return TREADLE_OK;
+}
+
+treadle_status treadle_model_check(const char *path, const treadle_model_options *options, treadle_report **out,
+                                   treadle_error *error) {
+    return check(path, options, true, out, error);
 }
 
 void treadle_report_free(treadle_report *report) {
@@ -207,7 +214,7 @@ treadle_status treadle_model_convert_config(const char *path, const treadle_mode
     treadle_report *report = NULL;
     td_buf text = {0};
     TD_NEED(out_json);
-    TD_TRY(treadle_model_check(path, options, &report, error));
+    TD_TRY(check(path, options, false, &report, error));
     bool readable = !report->model->config->file || report->model->config->version > 0;
     treadle_status status =
         readable ? td_model_convert(report->model, &text, error) : td_messages_status(&report->model->messages, error);

@@ -3,35 +3,43 @@
 
 #include "base/alloc.h"
 
+typedef struct external_files {
+    td_pack_key *key;
+    const char *folder;
+    td_arena arena;
+    td_map seen;
+} external_files;
+
+static bool add_external(void *ctx, const td_onnx_tensor *t) {
+    external_files *f = ctx;
+    if (!t->is_external || td_map_get(&f->seen, t->location, NULL)) return true;
+    char *name = td_arena_strndup(&f->arena, t->location.p, t->location.n);
+    char *path = name ? td_path_join(&f->arena, f->folder, name) : NULL;
+    return path && td_map_set(&f->seen, t->location, 1) && td_pack_key_add_file(f->key, path, NULL) == TREADLE_OK;
+}
+
 /* The model's identity: its file, the files of its weights. false: it has none that outlives this process. */
 static bool model_key(const td_onnx_model *model, td_pack_key *key) {
+    external_files files = {.key = key};
     if (!model->path) return false;
-    td_arena arena;
-    td_map seen = {0};
-    td_arena_init(&arena);
     *key = td_pack_key_start();
-    bool ok = td_pack_key_add_file(key, model->path, NULL) == TREADLE_OK;
-    char *folder = ok ? td_path_dir(&arena, model->path) : NULL;
-    for (size_t i = 0; folder && ok && i < model->graph.n_initializers; i++) {
-        const td_onnx_tensor *t = &model->graph.initializers[i];
-        if (!t->is_external || td_map_get(&seen, t->location, NULL)) continue;
-        char *name = td_arena_strndup(&arena, t->location.p, t->location.n);
-        char *path = name ? td_path_join(&arena, folder, name) : NULL;
-        ok = path && td_map_set(&seen, t->location, 1) && td_pack_key_add_file(key, path, NULL) == TREADLE_OK;
-    }
-    td_map_free(&seen);
-    td_arena_free(&arena);
-    return ok && folder;
+    files.folder = td_path_dir(&files.arena, model->path);
+    bool ok = files.folder && td_pack_key_add_file(key, model->path, NULL) == TREADLE_OK &&
+              td_onnx_each_tensor(model, add_external, &files);
+    td_map_free(&files.seen);
+    td_arena_free(&files.arena);
+    return ok;
+}
+
+static bool add_bytes(void *ctx, const td_onnx_tensor *t) {
+    size_t *sum = ctx;
+    return !TD_ADD_OVERFLOWS(*sum, t->data_bytes, sum) && !TD_ADD_OVERFLOWS(*sum, (size_t)65536, sum);
 }
 
 /* Address space for all that may be packed: some layouts pad, none doubles. */
 static size_t reserve_for(const td_onnx_model *model) {
     size_t sum = (size_t)64 << 20;
-    for (size_t i = 0; i < model->graph.n_initializers; i++) {
-        size_t bytes = model->graph.initializers[i].data_bytes;
-        if (TD_ADD_OVERFLOWS(sum, bytes, &sum) || TD_ADD_OVERFLOWS(sum, bytes + 65536, &sum)) return 0;
-    }
-    return sum;
+    return td_onnx_each_tensor(model, add_bytes, &sum) ? sum : 0;
 }
 
 void td_packs_begin(td_packs *packs, const td_onnx_model *model) {

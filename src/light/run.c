@@ -20,6 +20,20 @@ static treadle_status bad_port(const td_light_port *port, const char *what, cons
                    text, td_dtype_name(port->dtype), td_shape_text(&port->shape, shape));
 }
 
+static treadle_status check_items(const td_light_port *port, const td_value *v, treadle_error *err) {
+    for (size_t i = 0; i < v->sequence->n; i++) {
+        const td_value *item = &v->sequence->items[i];
+        if (item->kind == TD_VALUE_TENSOR && item->tensor.data && td_shape_known(&item->tensor.shape) &&
+            (item->tensor.dtype == port->dtype || port->dtype == TD_UNDEFINED))
+            continue;
+        char found[192];
+        td_value_describe(item, found, sizeof found);
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "item %zu of input \"%.*s\" is %s; expected %s", i,
+                       TD_STR_ARGS(port->name), found, td_dtype_name(port->dtype));
+    }
+    return TREADLE_OK;
+}
+
 static treadle_status check_input(const td_light_port *port, const td_value *v, treadle_error *err) {
     if (v->kind == TD_VALUE_NONE) {
         if (port->optional) return TREADLE_OK;
@@ -27,7 +41,7 @@ static treadle_status check_input(const td_light_port *port, const td_value *v, 
     }
     bool sequence = port->kind == TD_ONNX_TYPE_SEQUENCE;
     if (sequence != (v->kind == TD_VALUE_SEQUENCE)) return bad_port(port, "input", v, "expected", err);
-    if (sequence) return TREADLE_OK;
+    if (sequence) return check_items(port, v, err);
     const td_tensor *t = &v->tensor;
     if (t->dtype != port->dtype && port->dtype != TD_UNDEFINED) return bad_port(port, "input", v, "expected", err);
     if (!t->data || !td_shape_known(&t->shape)) return bad_port(port, "input", v, "it has no data; expected", err);

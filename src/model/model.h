@@ -25,6 +25,8 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
 treadle_status td_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
                              treadle_error *err);
 void td_model_close(treadle_model *model);
+/* What would keep the graphs of an examined model from being opened, into m->messages (graphs.c). */
+treadle_status td_model_check_graphs(treadle_model *m, treadle_error *err);
 
 /* The config as a version 2 file (convert.c): appends to out, and says in m->messages what is left out. */
 treadle_status td_model_convert(treadle_model *m, td_buf *out, treadle_error *err);

@@ -237,6 +237,9 @@ treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, t
 const td_onnx_attr *td_onnx_find_attr(const td_onnx_node *node, const char *name);
 int64_t td_onnx_opset_version(const td_onnx_opset *opsets, size_t n_opsets, td_str domain); /* -1: not imported */
 const td_onnx_function *td_onnx_find_function(const td_onnx_model *model, td_str domain, td_str name, td_str overload);
+/* Every tensor of the model: initializers and attributes of its graph, of the graphs inside of that, and of its functions.
+ * false: `visit` said so, and was not called again. */
+bool td_onnx_each_tensor(const td_onnx_model *model, bool (*visit)(void *ctx, const td_onnx_tensor *tensor), void *ctx);
 td_str td_onnx_prop_value(const td_onnx_prop *props, size_t n, const char *key);
 
 #endif

@@ -54,6 +54,33 @@ def test_check_of_a_wrong_config():
     assert "genai_config.json" in run.stderr, run.stderr
 
 
+def test_check_of_graphs():
+    """Ops that the engine lacks, files of weights that are too short or missing: told before anything is opened."""
+    path = copy("graphs")
+    graph, data = os.path.join(path, "model.onnx"), os.path.join(path, "model.onnx.data")
+    with open(graph, "rb") as f:
+        text = f.read()
+    assert text.count(b"GroupQueryAttention"), "the tiny model has other ops now"
+    with open(graph, "wb") as f:
+        f.write(text.replace(b"GroupQueryAttention", b"GroupQueryAttentioN"))
+    size = os.path.getsize(data)
+    os.truncate(data, size // 2)
+
+    def errors():
+        run = testing.treadle("check", path, "--json", "--quiet")
+        testing.equal(run.returncode, 3)
+        messages = json.loads(run.stdout)["messages"]
+        assert all(m["level"] == "error" and m["file"].endswith("model.onnx") for m in messages), messages
+        return [m["message"] for m in messages]
+
+    ops, short = errors()
+    testing.equal(ops, 'session "decoder": light lacks these ops: com.microsoft::GroupQueryAttentioN (2 nodes)')
+    assert short.startswith(f'external data "model.onnx.data" is too short: it has {size // 2} bytes, tensor "'), short
+    os.remove(data)
+    assert "model.onnx.data" in errors()[1], errors()
+    testing.equal(testing.treadle("convert-config", path).returncode, 0)
+
+
 def test_unknown_keys():
     path = copy("unknown", generation__max_lenght=5)
     run = testing.treadle("check", path, "--json")
