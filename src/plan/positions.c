@@ -52,6 +52,10 @@ static void find_mrope(td_plan_build_ctx *b, const td_shape *shape) {
     find_axes(plan, shape);
     find_grids(b);
     bool declared = c->position == TD_POSITION_MROPE_3D;
+    if (c->position == TD_POSITION_DEFAULT) { /* one number for all kinds, images or not */
+        plan->mrope.image_token = plan->mrope.video_token = -1;
+        return;
+    }
     if (plan->mrope.image_token >= 0 || plan->mrope.video_token >= 0 || (!declared && !takes_images(plan))) return;
     td_messages_add(
         b->messages, TREADLE_MESSAGE_ERROR,

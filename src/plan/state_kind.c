@@ -112,7 +112,7 @@ static void sizes_by_output(const td_light_port *out, td_state_tensor *s) {
             s->shape.dims[i] = out->shape.dims[i];
 }
 
-static void find_heads(td_state_tensor *s) {
+void td_plan_find_heads(td_state_tensor *s) {
     int rank = s->shape.rank;
     if (s->seq_axis < 0 || rank < 4) return;
     int heads = s->seq_axis == rank - 2 ? rank - 3 : s->seq_axis == rank - 3 ? rank - 2 : -1;
@@ -187,5 +187,5 @@ void td_plan_describe_state(td_plan_build_ctx *b, int32_t session, size_t input,
     if (s->kind != TD_STATE_RECURRENT) sizes_by_use(b, session, input, s);
     if (s->kind != TD_STATE_RECURRENT && declared_window(&b->config->state.window, s->layer) > 0)
         s->window = declared_window(&b->config->state.window, s->layer);
-    find_heads(s);
+    td_plan_find_heads(s);
 }

@@ -433,6 +433,49 @@ TEST(a_recurrence_that_grows_with_the_tokens_takes_them_one_by_one) {
     td_test_plan_done(&p);
 }
 
+#define NODE(op, in, out, attr, n)                                                                                     \
+    {                                                                                                                  \
+        .op_type = TD_STR(op), .inputs = in, .n_inputs = TD_COUNT(in), .outputs = out, .n_outputs = TD_COUNT(out),     \
+        .attrs = attr, .n_attrs = n                                                                                    \
+    }
+
+TEST(sizes_that_no_declaration_tells_follow_from_use) {
+    static const td_onnx_attr axis = {.name = {"axis", 4}, .type = TD_ONNX_ATTR_INT, .i = 2};
+    static const int64_t order[] = {0, 2, 1, 3}, heads[] = {0, 0, 4, 16}, dims[] = {4};
+    static const td_onnx_attr perm = {.name = {"perm", 4}, .type = TD_ONNX_ATTR_INTS, .n = 4, .ints = order};
+    const td_str w[] = {TD_STR("w"), TD_STR("shape")}, a[] = {TD_STR("a")}, b[] = {TD_STR("b")};
+    const td_str turned[] = {TD_STR("b"), TD_STR("cos")}, c[] = {TD_STR("c")};
+    const td_str join[] = {TD_STR("past_key_0"), TD_STR("c")}, key[] = {TD_STR("present_key_0")};
+    const td_str other[] = {TD_STR("past_value_0"), TD_STR("v")}, value[] = {TD_STR("present_value_0")};
+    const td_onnx_node nodes[] = {NODE("Reshape", w, a, NULL, 0), NODE("Transpose", a, b, &perm, 1),
+                                  NODE("Mul", turned, c, NULL, 0), NODE("Concat", join, key, &axis, 1),
+                                  NODE("Concat", other, value, &axis, 1)};
+    const td_onnx_tensor shape = {.name = TD_STR("shape"),
+                                  .dtype = TD_INT64,
+                                  .rank = 1,
+                                  .dims = dims,
+                                  .count = 4,
+                                  .data = heads,
+                                  .data_bytes = 32};
+    const td_onnx_graph body = {
+        .nodes = nodes, .n_nodes = TD_COUNT(nodes), .initializers = &shape, .n_initializers = 1};
+    const td_test_graph file = {"model.onnx", "input_ids:i[b,s] past_key_0:f[b,H,p,D] past_value_0:f[b,?,p,?]",
+                                "logits:f[b,s,9] present_key_0:f[b,H,t,D] present_value_0:f[b,x,t,y]"},
+                        none = {0};
+    td_planned p;
+    td_test_write_graph(td_test_temp("sizes"), &file, &body);
+    td_test_plan(&p, "sizes", &none, NULL);
+    CHECK_FINE(&p);
+    REQUIRE(p.plan->n_states == 2);
+    for (size_t k = 0; k < 2; k++) { /* the values are those of the keys: nothing is known of v */
+        CHECK_EQ_INT(p.plan->states[k].heads, 4);
+        CHECK_EQ_INT(p.plan->states[k].head_dim, 16);
+        CHECK_EQ_INT(p.plan->states[k].seq_axis, 2);
+    }
+    CHECK(p.plan->cannot_run == NULL);
+    td_test_plan_done(&p);
+}
+
 TEST(a_declared_pair_starts_as_an_output) {
     const td_test_graph files[] = {{"encoder.onnx", "input_ids:i[b,e]", "memory:f[b,e,64] last:f[b,32]"},
                                    {"decoder.onnx", "input_ids:i[b,s] memory:f[b,e,64] x:f[b,32] y:f[b,32]",

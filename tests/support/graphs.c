@@ -61,13 +61,14 @@ static const td_onnx_value_info *read_ports(td_arena *arena, const char *line, s
     return ports;
 }
 
-void td_test_write_graph(const char *dir, const td_test_graph *file) {
+void td_test_write_graph(const char *dir, const td_test_graph *file, const td_onnx_graph *body) {
     td_onnx_model model = {.ir_version = 8};
     td_onnx_opset opset = {.version = 17};
     td_buf bytes = {0};
     treadle_error err = {0};
     model.opsets = &opset;
     model.n_opsets = 1;
+    if (body) model.graph = *body;
     model.graph.name = TD_STR("g");
     model.graph.inputs = read_ports(&model.arena, file->inputs, &model.graph.n_inputs);
     model.graph.outputs = read_ports(&model.arena, file->outputs, &model.graph.n_outputs);
@@ -86,7 +87,7 @@ void td_test_plan(td_planned *p, const char *folder, const td_test_graph *files,
     td_arena_init(&p->arena);
     td_messages_init(&p->messages, &p->arena);
     CHECK_OK(td_make_dirs(dir, &err), &err);
-    for (; files->file; files++) td_test_write_graph(dir, files);
+    for (; files->file; files++) td_test_write_graph(dir, files, NULL);
     if (config)
         CHECK_OK(td_config_parse(td_str_from(config), "c.json", dir, NULL, &p->messages, &p->config, &err), &err);
     else {
