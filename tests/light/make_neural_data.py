@@ -369,6 +369,52 @@ def quantised_cases():
     quantised("clip", clip=0.3, input_forget=1)
 
 
+def parts(z):
+    return np.stack([z.real, z.imag], -1)
+
+
+def spectrum_cases():
+    for n in (1, 7, 12, 67, 60, 134):
+        x = base.values(2, n, 3, 2, dtype=F64)
+        z = x[..., 0] + 1j * x[..., 1]
+        case(f"dft_{n}", "DFT", [x], opset=17, want=[parts(np.fft.fft(z, axis=1))])
+        case(f"dft_inverse_{n}", "DFT", [x], opset=17, axis=-3, inverse=1, want=[parts(np.fft.ifft(z, axis=1))])
+        for more in (n + 3, max(1, n - 2)):
+            one = np.array(more, np.int64)
+            case(f"dft_{n}_as_{more}", "DFT", [x[..., :1], one, np.array(-3, np.int64)], opset=20, onesided=1, constants=("in_1", "in_2"),
+                 want=[parts(np.fft.rfft(x[..., 0], more, axis=1))])
+            if more > 1:
+                case(f"dft_{n}_back_{more}", "DFT", [x, one, np.array(1, np.int64)], opset=20, onesided=1, inverse=1,
+                     want=[np.fft.irfft(z, more, axis=1)[..., None]])
+    for name, dtype in (("f16", F16), ("f32", F32)):
+        x = base.values(3, 20, 1, dtype=dtype)
+        case(f"dft_{name}", "DFT", [x], opset=20, want=[parts(np.fft.fft(x[..., 0].astype(F64), axis=1))])
+    x, window = base.values(2, 50, dtype=F64), np.hanning(12)
+    for name, signal, w, step, length, sides in (("real", x[..., None], window, 5, None, 1), ("flat", x, window, 5, 12, 1),
+                                                 ("no_window", x[..., None], None, 7, 9, 1), ("both", x[..., None], window, 4, None, 0),
+                                                 ("complex", np.stack([x, x[::-1]], -1), window, 12, 12, 0)):
+        z = signal if signal.ndim == 2 else signal[..., 0] + (1j * signal[..., 1] if signal.shape[-1] == 2 else 0)
+        n = length or len(w)
+        frames = np.stack([z[:, i:i + n] * (1 if w is None else w) for i in range(0, 50 - n + 1, step)], 1)
+        arrays = [signal, np.array(step, np.int64), w, None if length is None else np.array(length, np.int64)]
+        while arrays[-1] is None:
+            arrays.pop()
+        spectrum = np.fft.fft(frames, axis=-1)
+        case(f"stft_{name}", "STFT", arrays, opset=17, onesided=sides, want=[parts(spectrum[..., :n // 2 + 1] if sides else spectrum)],
+             constants=("in_1", "in_3") if length else ())
+    for op in ("HannWindow", "HammingWindow", "BlackmanWindow"):
+        for periodic in (0, 1):
+            for number, dtype in ((1, F32), (11, F64), (10, F16)):
+                n = 9 + periodic
+                a, b, c = {"HannWindow": (0.5, 0.5, 0), "HammingWindow": (25 / 46, 21 / 46, 0), "BlackmanWindow": (0.42, 0.5, 0.08)}[op]
+                angle = 2 * np.pi * np.arange(n) / (n if periodic else n - 1)
+                case(f"{op.lower()}_{periodic}_{np.dtype(dtype).name}", op, [np.array(n, np.int32 if periodic else np.int64)], opset=17,
+                     periodic=periodic, output_datatype=number, out_types=[dtype],
+                     want=[np.round(a - b * np.cos(angle) + c * np.cos(2 * angle), 15)])
+    arrays = [np.array(v, np.int64) for v in (20, 400, 16000)] + [np.array(20, F32), np.array(7600, F32)]
+    case("mel_weight_matrix", "MelWeightMatrix", arrays, opset=17, out_types=[F32], constants=("in_0", "in_1"))
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
@@ -380,3 +426,4 @@ if __name__ == "__main__":
     resize_cases()
     integer_cases()
     quantised_cases()
+    spectrum_cases()
