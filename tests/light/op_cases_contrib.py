@@ -472,7 +472,21 @@ def running(x, axis, exclusive, reverse):
     return (np.flip(total, axis) if reverse else total).astype(x.dtype)
 
 
-GROUPS = (index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
+def einsum():
+    cases = (("bhqd,bhkd->bhqk", (2, 3, 4, 5), (2, 3, 6, 5)), ("bqhd,bkhd->bhqk", (2, 4, 3, 5), (2, 6, 3, 5)), ("ij,jk", (3, 4), (4, 5)), ("ij->", (3, 4)),
+             ("ii->i", (4, 4)), ("ii", (4, 4)), ("iij,j->i", (3, 3, 4), (4,)), ("abc,cd,de->abe", (2, 3, 4), (4, 5), (5, 2)), ("...ij,...jk->...ik", (2, 1, 3, 4), (5, 4, 2)),
+             ("...i->i...", (2, 3, 4)), ("i,j->ij", (3,), (4,)), ("bn,anm,bm->ba", (2, 3), (4, 3, 5), (2, 5)), ("ab,cd->", (2, 3), (4, 5)), ("abcd,abcd->", (2, 3, 2, 2), (2, 3, 2, 2)),
+             ("ab , bc -> ca", (2, 3), (3, 4)), ("aBc,Bd->acd", (2, 3, 4), (3, 5)), ("i...,i->...", (3, 2, 4), (3,)), ("ab,ab,ab->b", (3, 4), (3, 4), (3, 4)),
+             ("abcd,acbe->abde", (2, 3, 4, 5), (2, 4, 3, 6)), ("ijkl,kl->ij", (2, 3, 4, 5), (4, 5)), ("ij,kj->ik", (0, 3), (4, 3)), ("ij,jk->ik", (2, 0), (0, 3)))
+    for i, (equation, *shapes) in enumerate(cases):
+        for dtype in (F32,) + ((np.float64, np.int64, np.int8, F16, np.uint16)[i % 5],):
+            c = Case(f"einsum_{i:02}_{np.dtype(dtype).name}", "")
+            inputs = [c.ints(0, 4, *s).astype(dtype) for s in shapes]
+            want = np.asarray(np.einsum(equation, *(a.astype(np.float64) if a.dtype == F16 else a for a in inputs))).astype(dtype)
+            c.write("Einsum", inputs, equation=equation, want=[want])
+
+
+GROUPS = (einsum, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):
