@@ -123,10 +123,9 @@ int td_step_word(td_step_reader *r, const char *key, const char *const *words, i
     td_buf list = {0};
     if (!value) return fallback;
     if (value->kind != TD_JSON_STRING) return wrong_kind(r, key, value, "a word"), fallback;
-    for (int i = 0; words[i]; i++) {
+    for (int i = 0; words[i]; i++)
         if (td_str_is(value->string, words[i])) return i;
-        td_buf_printf(&list, "%s%s", i ? ", " : "", words[i]);
-    }
+    for (int i = 0; words[i]; i++) td_buf_printf(&list, "%s%s", i ? ", " : "", words[i]);
     td_step_fail(r, key, TREADLE_CONFIG, "expected one of %s, found \"%.*s\"", list.p ? list.p : "",
                  (int)TD_MIN(value->string.n, (size_t)60), value->string.p);
     td_buf_free(&list);
@@ -137,6 +136,7 @@ const double *td_step_numbers(td_step_reader *r, const char *key, int64_t n) {
     const td_doc *doc;
     const td_json *value = r->status == TREADLE_OK ? td_step_value(r, key, &doc) : NULL;
     if (!value) return NULL;
+    while (value->kind == TD_JSON_ARRAY && value->n == 1 && value->first->kind == TD_JSON_ARRAY) value = value->first;
     if (value->kind != TD_JSON_ARRAY || value->n != n) {
         td_step_fail(r, key, TREADLE_CONFIG, "expected an array of %lld numbers, found %s of %u", (long long)n,
                      td_json_kind_name(value->kind), value->n);
@@ -155,10 +155,10 @@ const double *td_step_numbers(td_step_reader *r, const char *key, int64_t n) {
 }
 
 int64_t td_step_samples(td_step_reader *r, const char *key, const char *seconds_key) {
-    int64_t samples = key ? td_step_int(r, key, -1, 0, TD_AUDIO_MAX_SAMPLES) : -1;
+    int64_t samples = key ? td_step_int(r, key, -1, 0, TD_STEP_MAX_SAMPLES) : -1;
     if (samples >= 0 || !seconds_key) return samples;
     double unit = td_str_ends(td_str_from(seconds_key), TD_STR("_ms")) ? 1e-3 : 1;
-    double seconds = td_step_number(r, seconds_key, -1, 0, TD_AUDIO_MAX_SAMPLES / (double)r->rate_hz / unit);
+    double seconds = td_step_number(r, seconds_key, -1, 0, TD_STEP_MAX_SAMPLES / (double)r->rate_hz / unit);
     return seconds < 0 ? -1 : (int64_t)llround(seconds * unit * r->rate_hz);
 }
 

@@ -65,7 +65,8 @@ void *td_read_mel(td_step_reader *r) {
     bool over_mel = td_step_word(r, "triangles", triangle_words, 0) == 1;
     int round = td_step_word(r, "round", td_round_words, 0);
     double low = td_step_number(r, "minimum_hz", 0, 0, 1e6), high = td_step_number(r, "maximum_hz", 0, -1e6, 1e6);
-    if (high <= 0) high += nyquist; /* so far below the Nyquist frequency */
+    if (high <= 0) high += nyquist;                   /* so far below the Nyquist frequency */
+    bool between = td_step_bool(r, "between", false); /* only bins between those nearest to the two frequencies */
     if (r->status != TREADLE_OK) return NULL;
     if (n < 0) td_step_fail(r, NULL, TREADLE_CONFIG, "expected the number of mel filters in \"bins\", found none");
     else if (r->n_fft == 0 || r->width != r->n_fft / 2 + 1)
@@ -80,6 +81,9 @@ void *td_read_mel(td_step_reader *r) {
     for (int64_t k = 0; k < r->width; k++) {
         double hz = (double)k * r->rate_hz / r->n_fft;
         x[k] = over_mel ? to_mel(scale, hz) : hz;
+        double per_bin = (double)r->rate_hz / r->n_fft,
+               nearest[2] = {floor(low / per_bin + 0.5), floor(high / per_bin + 0.5)};
+        if (between && ((double)k <= nearest[0] || (double)k >= nearest[1])) x[k] = INFINITY; /* in no triangle */
     }
     double from = to_mel(scale, low), step = (to_mel(scale, high) - from) / (double)(n + 1);
     for (int64_t i = 0; i < n; i++) {

@@ -123,7 +123,7 @@ double td_step_number(td_step_reader *r, const char *key, double fallback, doubl
 int64_t td_step_int(td_step_reader *r, const char *key, int64_t fallback, int64_t low, int64_t high);
 bool td_step_bool(td_step_reader *r, const char *key, bool fallback);
 int td_step_word(td_step_reader *r, const char *key, const char *const *words, int fallback);
-/* An array of n numbers, or NULL if absent. */
+/* An array of n numbers (it may stand in arrays of one: Hugging Face writes shapes like [1, 1, n]), or NULL if absent. */
 const double *td_step_numbers(td_step_reader *r, const char *key, int64_t n);
 /* Samples, given as such under `key` or in seconds under `seconds_key`; -1: neither. */
 int64_t td_step_samples(td_step_reader *r, const char *key, const char *seconds_key);
@@ -188,7 +188,9 @@ treadle_status td_matrix_drop_frames(const void *params, td_frames *frames, trea
 treadle_status td_matrix_pad_frames(const void *params, td_frames *frames, treadle_error *err);
 treadle_status td_matrix_stack(const void *params, td_frames *frames, treadle_error *err);
 
-/* No matrix of a recipe has more elements: 1 GiB. */
-enum { TD_FRAMES_MAX_VALUES = 1 << 28 };
+enum {
+    TD_STEP_MAX_SAMPLES = 1 << 26,  /* that a config may ask for, as padding or a clip: over an hour at 16 kHz */
+    TD_FRAMES_MAX_VALUES = 1 << 28, /* of a matrix: 1 GiB */
+};
 
 #endif

@@ -230,6 +230,8 @@ void td_frame_log(const void *params, td_frame *frame) {
 }
 
 /* --- cepstrum: orthonormal cosine transform of the frame, its first `count` values, liftered as Kaldi does */
+enum { MAX_CEPSTRA = 512 };
+
 typedef struct cepstrum_params {
     const double *matrix; /* [count, n], lifter included */
     int n, count;
@@ -238,7 +240,7 @@ typedef struct cepstrum_params {
 
 void *td_read_cepstrum(td_step_reader *r) {
     cepstrum_params *p = td_step_alloc(r, 1, sizeof *p);
-    int64_t count = td_step_int(r, "count", 13, 1, TD_MAX(r->width, 1));
+    int64_t count = td_step_int(r, "count", 13, 1, TD_MIN(TD_MAX(r->width, 1), MAX_CEPSTRA));
     double lifter = td_step_number(r, "lifter", 0, 0, 1000);
     if (!p || r->status != TREADLE_OK) return NULL;
     double *matrix = td_step_alloc(r, (size_t)count * (size_t)r->width, sizeof *matrix);

@@ -82,8 +82,9 @@ treadle_status td_matrix_normalize(const void *params, td_frames *frames, treadl
     const normalize_params *p = params;
     int width = frames->width;
     double count = (double)frames->n_valid;
-    double *sums = td_alloc_zero((size_t)width * 2, sizeof *sums), *squares = sums + width;
+    double *sums = td_alloc_zero((size_t)width * 2, sizeof *sums);
     if (!sums) return td_fail_memory(err, "statistics of the features", (size_t)width * 2 * sizeof *sums);
+    double *squares = sums + width;
     for (int64_t t = 0; t < frames->n_valid; t++)
         for (int i = 0; i < width; i++) sums[i] += frames->x[t * width + i];
     for (int i = 0; i < width; i++) sums[i] /= count;

@@ -150,9 +150,10 @@ treadle_status td_wave_preemphasis(const void *params, td_wave *wave, treadle_er
  * each frame's middle lies in the middle of its hop. */
 enum { PAD_NONE, PAD_CENTER, PAD_LEFT, PAD_MIDDLE };
 static const char *const pad_words[] = {"none", "center", "left", "middle", NULL};
-/* What lies beyond the ends: zeros; the samples mirrored about the last one, or about the edge behind it. */
-enum { MODE_ZEROS, MODE_REFLECT, MODE_MIRROR };
-static const char *const mode_words[] = {"zeros", "reflect", "mirror", NULL};
+/* What lies beyond the ends: zeros; the samples mirrored about the last one, or about the edge behind it; mirrored about the first one
+ * at the start and zeros at the end. */
+enum { MODE_ZEROS, MODE_REFLECT, MODE_MIRROR, MODE_REFLECT_START };
+static const char *const mode_words[] = {"zeros", "reflect", "mirror", "reflect_start", NULL};
 /* Which frames count as real: those whose first sample, last sample of the hop, last sample of the window, or the one behind the
  * window is real; or all. */
 enum { VALID_START, VALID_HOP, VALID_WINDOW, VALID_NEXT, VALID_ALL };
@@ -218,12 +219,12 @@ int64_t td_framing_valid(const td_framing *f, const td_wave *wave, int64_t n_fra
 
 /* The sample that stands at index i outside [0, n); n > 0. */
 static int64_t mirrored(int64_t i, int64_t n, int mode) {
-    int64_t period = mode == MODE_REFLECT ? 2 * (n - 1) : 2 * n;
+    int64_t period = mode == MODE_MIRROR ? 2 * n : 2 * (n - 1);
     if (period == 0) return 0;
     i %= period;
     if (i < 0) i += period;
     if (i < n) return i;
-    return mode == MODE_REFLECT ? period - i : period - 1 - i;
+    return mode == MODE_MIRROR ? period - 1 - i : period - i;
 }
 
 void td_framing_cut(const td_framing *f, const td_wave *wave, int64_t index, double *out) {
@@ -236,7 +237,8 @@ void td_framing_cut(const td_framing *f, const td_wave *wave, int64_t index, dou
     for (int i = 0; i < f->span; i++) {
         int64_t at = first + i;
         bool inside = at >= 0 && at < wave->n;
-        if (!inside && (f->pad_mode == MODE_ZEROS || wave->n == 0)) out[i] = 0;
+        bool zero = f->pad_mode == MODE_ZEROS || (f->pad_mode == MODE_REFLECT_START && at >= 0) || wave->n == 0;
+        if (!inside && zero) out[i] = 0;
         else out[i] = x[inside ? at : mirrored(at, wave->n, f->pad_mode)];
     }
 }

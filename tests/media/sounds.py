@@ -9,7 +9,7 @@ def riff(samples, rate, channels=1, tag=3, bits=32, data_bytes=None):
     kinds = {(3, 32): "<f4", (3, 64): "<f8", (1, 16): "<i2", (1, 8): "u1", (1, 32): "<i4"}
     data = np.ascontiguousarray(samples).astype(kinds[tag, bits]).tobytes()
     block = channels * bits // 8
-    fmt = struct.pack("<HHIIHH", tag, channels, rate & 0xFFFFFFFF, (rate * block) & 0xFFFFFFFF, block, bits)
+    fmt = struct.pack("<HHIIHH", tag, channels, rate & 0xFFFFFFFF, (rate * block) & 0xFFFFFFFF, block & 0xFFFF, bits)
     chunks = b"fmt " + struct.pack("<I", len(fmt)) + fmt + b"data" + struct.pack("<I", len(data) if data_bytes is None else data_bytes) + data
     return b"RIFF" + struct.pack("<I", 4 + len(chunks)) + b"WAVE" + chunks
 

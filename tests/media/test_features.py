@@ -153,7 +153,7 @@ def test_operations():
     sequence = [op("AudioDecoder"), op("STFTNorm", n_fft=400, frame_length=400, hop_length=160, _comment=[0.0, 1.0]),
                 op("LogMelSpectrum", chunk_size=30, hop_length=160, n_fft=400, n_mel=80)]
     got = features(sound(X), {"feature_extraction": {"sequence": sequence}})
-    want = sounds.log_mel_30s(X, samples=X.size)
+    want = sounds.log_mel_30s(X, samples=X.size + 200)[:, :X.size // 160] # beyond the end: zeros
     testing.equal(got.shape, (1, 80, 3000))
     testing.near(got[0, :, :want.shape[1]], want, 2e-5)
     testing.near(got[0, :, want.shape[1]:], np.full((80, 3000 - want.shape[1]), want.min()), 2e-5)

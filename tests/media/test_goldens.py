@@ -178,4 +178,47 @@ def test_extractors():
             print(extractor["name"], "worst", max(worst), flush=True)
 
 
+def kaldi_steps(options, scale):
+    """Kaldi's options, as that library prints them, as steps."""
+    words = options.replace(",", " ").replace("(", " ").replace(")", " ").replace("=", ": ").replace(":", " ").split()
+    o = dict(zip(words, words[1:]))
+    rate = int(o["samp_freq"])
+
+    def samples(ms):
+        return int(float(o[ms]) * rate / 1000)
+
+    kind = {"povey": "povey", "hanning": "hann", "hamming": "hamming", "rectangular": "ones"}[o["window_type"]]
+    snip = o["snip_edges"] == "1"
+    steps = [{"step": "scale", "by": scale},
+             {"step": "frames", "length": samples("frame_length_ms"), "hop": samples("frame_shift_ms"), "pad": "none" if snip else "middle", "pad_mode": "mirror"}]
+    if o["remove_dc_offset"] == "1":
+        steps.append({"step": "remove_mean"})
+    if o.get("use_energy") == "True":
+        steps.append({"step": "energy"})
+    steps += [{"step": "frame_preemphasis", "coefficient": float(o["preemph_coeff"])}, {"step": "window", "name": kind, "periodic": False},
+              {"step": "spectrum", "n": 0 if o["round_to_power_of_two"] == "1" else samples("frame_length_ms")},
+              {"step": "mel", "bins": int(o["num_bins"]), "scale": "kaldi", "triangles": "mel", "minimum_hz": float(o["low_freq"]), "maximum_hz": float(o["high_freq"])},
+              {"step": "log", "floor": 2.0**-23}]
+    if "num_ceps" in o:
+        steps.append({"step": "cepstrum", "count": int(o["num_ceps"]), "lifter": float(o["cepstral_lifter"]), "energy": o["use_energy"] == "True"})
+    return {"sampling_rate": rate, "steps": steps, "outputs": [{"name": "features", "layout": "frames_first"}]}
+
+
+def test_kaldi():
+    for front in data()[1]["kaldi"]:
+        config = os.path.join(work.name, "kaldi.json")
+        with open(config, "w", encoding="utf-8") as f:
+            json.dump(kaldi_steps(front["options"], front["scale"]), f)
+        worst = [0.0]
+        for row in front["inputs"]:
+            what = front["name"] + " " + row["input"]
+            got = features(input_file(row["input"]), "--config", config)[0]
+            testing.equal(got.shape[0], row["frames"], what)
+            if row["frames"]:
+                check_array(got, dict(row["out"], npz_shape=row["out"]["shape"]) if "npz" in row["out"] else row["out"],
+                            f"kaldi_{front['name']}|{row['input']}", 2e-3, what, worst)
+        if os.environ.get("SHOW"):
+            print(front["name"], "worst", max(worst), flush=True)
+
+
 testing.main()
