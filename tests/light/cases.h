@@ -14,10 +14,10 @@
 enum { MAX_PORTS = 24 };
 
 static const char *const case_names[] = {
-    "elementwise",    "broadcast_in_place", "shape_chain",   "concat_cache", "outputs",
-    "defaults",       "old_initializers",   "functions",     "row_wise",     "skips",
-    "data_dependent", "quant_block",        "scatter_cache", "linear",       "int8_linear",
-    "control_if",     "control_loop",       "control_scan",  "control_fixed"};
+    "elementwise",    "broadcast_in_place", "shape_chain",   "concat_cache",  "outputs",
+    "defaults",       "old_initializers",   "functions",     "row_wise",      "skips",
+    "data_dependent", "quant_block",        "scatter_cache", "linear",        "int8_linear",
+    "control_if",     "control_loop",       "control_scan",  "control_fixed", "control_cache"};
 
 typedef struct data_set {
     td_value inputs[MAX_PORTS];

@@ -146,6 +146,26 @@ def control_fixed():
          [init("five", np.int64(5)), init("half", np.float32(0.5))], [[f32(t, 4)] for t in (1, 3, 8)])
 
 
+def control_cache():
+    """A decoder with and without past in one graph, as exporters merge them: concat_cache twice, in the branches of an If."""
+    def branch(tag, with_past):
+        nodes, outs, last = [], [], "x"
+        for layer in range(2):
+            present, tail, half = f"{tag}.present.{layer}", f"{tag}.tail.{layer}", f"{tag}.h.{layer}"
+            nodes += [n("Concat", ([f"past.{layer}"] if with_past else []) + [last], [present], axis=2),
+                      n("Slice", [present, "start", "end", "axis"], [tail]), n("Mul", [tail, "half"], [half])]
+            outs.append(present)
+            last = half
+        nodes.append(n("Neg", [last], [f"{tag}.y"]))
+        return body(tag, nodes, [], [f"{tag}.y"] + outs)
+
+    sets = [[f32(1, 2, new, 4), f32(1, 2, past, 4), f32(1, 2, past, 4), np.array(past > 0)] for past, new in ((0, 3), (3, 1), (4, 2))]
+    save("control_cache", [n("If", ["use"], ["y", "present.0", "present.1"], then_branch=branch("t", True), else_branch=branch("e", False))],
+         [info("x", T.FLOAT, ["batch", "heads", "new", 4])] + [info(f"past.{k}", T.FLOAT, ["batch", "heads", "past", 4]) for k in range(2)]
+         + [info("use", T.BOOL, [])], [info(o, T.FLOAT, None) for o in ["y", "present.0", "present.1"]],
+         [init("start", np.int64([-1])), init("end", np.int64([2 ** 31])), init("axis", np.int64([2])), init("half", np.float32(0.5))], sets)
+
+
 if __name__ == "__main__":
-    for make in [control_if, control_loop, control_scan, control_fixed]:
+    for make in [control_if, control_loop, control_scan, control_fixed, control_cache]:
         make()

@@ -320,7 +320,7 @@ TEST(uses_in_bodies_count) {
 }
 
 TEST(steady_states_allocate_nothing) {
-    static const char *const cases[] = {"control_if", "control_loop", "control_scan", "control_fixed"};
+    static const char *const cases[] = {"control_if", "control_loop", "control_scan", "control_fixed", "control_cache"};
     for (size_t c = 0; c < TD_COUNT(cases); c++) {
         treadle_error err = {0};
         td_light *light = open_case(cases[c], &(td_light_options){.n_threads = 1});

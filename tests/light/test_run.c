@@ -115,9 +115,9 @@ TEST(caches_overwritten) {
 }
 
 /* past and present in one memory: [batch, heads, capacity, 4], steps of the case's own chain of sizes. */
-TEST(cache_in_place) {
+static void run_in_place(const char *name) {
     treadle_error err = {0};
-    td_light *light = open_case("concat_cache", &(td_light_options){.n_threads = 1});
+    td_light *light = open_case(name, &(td_light_options){.n_threads = 1});
     td_light_ctx *ctx = NULL, *plain = NULL;
     CHECK_OK(td_light_ctx_new(light, &ctx, &err), &err);
     CHECK_OK(td_light_ctx_new(light, &plain, &err), &err);
@@ -129,7 +129,11 @@ TEST(cache_in_place) {
     for (int step = 0; step < 6; step++) {
         int64_t n_new = step == 0 ? 3 : 1;
         for (size_t i = 0; i < TD_COUNT(x); i++) x[i] = td_test_random_f32(&seed, -1, 1);
-        td_value in[3] = {0}, out[3] = {0}, in_plain[3] = {0}, out_plain[3] = {0};
+        td_value in[4] = {0}, out[3] = {0}, in_plain[4] = {0}, out_plain[3] = {0};
+        bool use_past = length > 0; /* what control_cache has a branch for */
+        in[3].kind = TD_VALUE_TENSOR;
+        td_tensor_view(&in[3].tensor, TD_BOOL, &(td_shape){.rank = 0}, &use_past);
+        in_plain[3] = in[3];
         in[0].kind = TD_VALUE_TENSOR;
         td_tensor_view(&in[0].tensor, TD_FLOAT, &(td_shape){4, {1, HEADS, n_new, D}}, x);
         in_plain[0] = in[0];
@@ -146,12 +150,17 @@ TEST(cache_in_place) {
         CHECK_OK(td_light_run(plain, in_plain, out_plain, NULL, &err), &err);
         CHECK_OK(td_light_run(ctx, in, out, NULL, &err), &err);
         length += n_new;
-        for (int k = 0; k < 3; k++) check_tensor("cache in place", &out[k].tensor, &out_plain[k].tensor);
+        for (int k = 0; k < 3; k++) check_tensor(name, &out[k].tensor, &out_plain[k].tensor);
         CHECK_EQ_INT(out[1].tensor.shape.dims[2], length);
     }
     td_light_ctx_free(ctx);
     td_light_ctx_free(plain);
     td_light_close(light);
+}
+
+TEST(cache_in_place) {
+    run_in_place("concat_cache");
+    run_in_place("control_cache");
 }
 
 /* Bindings that no op could honour directly: an output in the memory of an input that others still read, and two inputs

@@ -150,6 +150,21 @@ static treadle_status fold_shape(td_pass_ctx *p, td_node *node, bool *folded) {
     return TREADLE_OK;
 }
 
+/* OptionalHasElement of what is there in every run, or in none. */
+static treadle_status fold_presence(td_pass_ctx *p, td_node *node, bool *folded) {
+    bool there = node->n_in > 0 && node->in[0] != TD_NO_VALUE;
+    *folded = false;
+    if (there && td_graph_value(p->graph, node->in[0])->may_be_absent) return TREADLE_OK;
+    bool *data = TD_ARENA_NEW(&p->light->arena, bool);
+    if (!data) return td_fail_memory(p->err, "a folded constant", sizeof *data);
+    *data = there;
+    td_ir_value *v = td_graph_value(p->graph, node->out[0]);
+    v->type.kind = TD_VALUE_TENSOR;
+    td_tensor_view(&v->type.tensor, TD_BOOL, &(td_shape){.rank = 0}, data);
+    *folded = true;
+    return TREADLE_OK;
+}
+
 treadle_status td_pass_fold(td_pass_ctx *p) {
     size_t n = p->graph->values.n;
     bool *refined = TD_ARENA_ARRAY(p->resolver->arena, bool, n);
@@ -162,11 +177,12 @@ treadle_status td_pass_fold_more(td_pass_ctx *p, bool *refined) {
         td_node *node = g->nodes.items[i];
         bool folded = false, tells_more = false;
         size_t in_bytes;
-        if (node->removed || !node->op) continue;
+        if (node->removed || !node->op || node->n_out == 0 || node->out[0] == TD_NO_VALUE) continue;
         for (size_t k = 0; k < node->n_in; k++) tells_more |= node->in[k] != TD_NO_VALUE && refined[node->in[k]];
         if (tells_more) TD_TRY(td_pass_resolve(p, node));
         if (td_node_is(node, "", "Shape") && node->n_in == 1 && node->in[0] != TD_NO_VALUE)
             TD_TRY(fold_shape(p, node, &folded));
+        else if (td_node_is(node, "", "OptionalHasElement")) TD_TRY(fold_presence(p, node, &folded));
         else if (foldable(g, node, &in_bytes) && may_fit(g, node, in_bytes))
             TD_TRY(fold_by_running(p, node, in_bytes, &folded));
         for (size_t k = 0; k < node->n_out && (folded || tells_more); k++) {

@@ -41,7 +41,8 @@ static bool does_nothing(const td_graph *g, const td_node *node) {
     const td_tensor *a = &from->type.tensor, *b = &to->type.tensor;
     if (from->type.kind != TD_VALUE_TENSOR || to->type.kind != TD_VALUE_TENSOR || from->may_be_absent) return false;
     if (a->dtype == TD_UNDEFINED || a->dtype != b->dtype) return false;
-    if (td_node_is(node, "", "Identity") || td_node_is(node, "", "Cast") || td_node_is(node, "", "CastLike"))
+    if (td_node_is(node, "", "Identity") || td_node_is(node, "", "OptionalGetElement") ||
+        td_node_is(node, "", "Cast") || td_node_is(node, "", "CastLike"))
         return true;
     if (td_node_is(node, "", "Dropout")) return is_idle_dropout(g, node);
     if (td_node_is(node, "", "Transpose")) return is_identity_transpose(node);
