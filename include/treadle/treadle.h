@@ -27,6 +27,7 @@
 #include "treadle/status.h"
 #include "treadle/tensor.h"
 #include "treadle/text.h"
+#include "treadle/transcribe.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "media/audio.h"
 #include "model/audio_part.h"
+#include "request/transcribe.h"
 #include "treadle/media.h"
 
 struct treadle_audio {
@@ -196,4 +197,18 @@ const char *treadle_features_name(const treadle_features *features, size_t index
 
 void treadle_features_tensor(const treadle_features *features, size_t index, treadle_tensor *out) {
     td_api_view(&features->features.tensors[index], out);
+}
+
+/* --- transcripts */
+treadle_status treadle_transcribe(treadle_model *model, const treadle_audio *audio,
+                                  const treadle_transcribe_options *options, treadle_transcript **out,
+                                  treadle_error *error) {
+    treadle_transcribe_options own;
+    TD_NEED(model);
+    TD_NEED(audio);
+    TD_NEED(out);
+    treadle_transcribe_options_init(&own);
+    if (options)
+        TD_TRY(td_api_options(options, &own, sizeof own, "treadle_transcribe_options_init", error));
+    return td_transcribe(model, &audio->audio, &own, out, error);
 }

@@ -155,4 +155,77 @@ def test_speech_synthesis():
     testing.near(got[::500], case["every_500th"], 4e-6, "samples")
 
 
+def whisper():
+    """The checkpoint, compiled once."""
+    folder = os.path.join(work.name, "whisper")
+    if not os.path.isdir(folder):
+        built = testing.treadle("build", model("whisper-base"), "-o", folder)
+        testing.equal(built.returncode, 0, built.stderr)
+    return folder
+
+
+def transcript(path, *more):
+    done = testing.treadle("transcribe", whisper(), path, "--json", *more)
+    testing.equal(done.returncode, 0, done.stderr)
+    return json.loads(done.stdout)
+
+
+def test_transcripts():
+    """Ids of both recordings, with times and without; the language is heard."""
+    for case in golden("whisper-base")["audio"]:
+        path = testing.shared("data/media/" + case["file"])
+        got = transcript(path)
+        testing.equal(got["ids"], case["plain"]["ids"], case["file"])
+        testing.equal(got["text"], case["plain"]["text"], case["file"])
+        testing.equal("<|" + got["language"] + "|>", case["language"][0][0])
+        testing.near(got["language_probability"], case["language"][0][1], 5e-3, "probability of the language")
+        # jfk.flac begins with a near-tie of the first time (a margin of 0.001): either is right
+        got, want = transcript(path, "--timestamps")["ids"], case["timestamps"]["ids"]
+        near_tie = case["timestamps"]["min_margin"] < 0.01
+        testing.equal(got[1:] if near_tie else got, want[1:] if near_tie else want, case["file"] + " with times")
+
+
+def test_long_recording():
+    """Four times the same sentence is longer than a window: nothing is lost or heard twice where windows meet."""
+    import numpy as np
+    case = golden("whisper-base")["audio"][0]
+    to, long_path = os.path.join(work.name, "jfk.npy"), os.path.join(work.name, "long.wav")
+    testing.equal(testing.treadle("features", testing.shared("data/media/jfk.flac"), "-o", to).returncode, 0)
+    samples = np.concatenate([np.load(to)] * 4)
+    write_wav(long_path, samples, 44100)
+    got = transcript(long_path, "--language", "en", "--words")
+    words = got["text"].lower().replace(",", "").replace(".", "").split()
+    want = case["plain"]["text"].lower().replace(",", "").replace(".", "").split()
+    testing.equal(words, want * 4)
+    times = [w["start"] for s in got["segments"] for w in s["words"]]
+    assert times == sorted(times) and times[-1] > 40, times
+    # a word of the repeated sentence comes 11 seconds after the one before
+    country = [w["start"] for s in got["segments"] for w in s["words"] if w["text"].strip(" ,") == "Americans"]
+    testing.equal(len(country), 4)
+    testing.near(np.diff(country), [11.0] * 3, 0.5, "times of the same word")
+
+
+def write_wav(path, samples, rate):
+    import wave
+
+    import numpy as np
+    with wave.open(path, "wb") as f:
+        f.setnchannels(samples.shape[1])
+        f.setsampwidth(2)
+        f.setframerate(rate)
+        f.writeframes((np.clip(samples, -1, 1) * 32767).astype("<i2").tobytes())
+
+
+def test_wrong_wishes():
+    path = testing.shared("data/media/jfk.flac")
+    for more, words in ((["--language", "xx"], "expected a language"), (["--task", "sing"], "expected a task")):
+        done = testing.treadle("transcribe", whisper(), path, *more)
+        assert done.returncode in (1, 2, 3) and words in done.stderr, done
+    text = os.path.join(work.name, "no.wav")
+    with open(text, "w") as f:
+        f.write("no sound\n")
+    done = testing.treadle("transcribe", whisper(), text)
+    assert done.returncode != 0 and "no.wav" in done.stderr, done
+
+
 testing.main()
