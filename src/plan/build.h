@@ -146,7 +146,8 @@ void td_plan_add_wire(td_plan_build_ctx *b, td_plan_end from, td_plan_end to, bo
 td_plan_end td_plan_resolve_end(td_plan_build_ctx *b, td_str text, const td_json *json, bool from);
 /* Types, ranks and fixed dimensions agree (a free one fits anything). */
 bool td_plan_ports_fit(const td_light_port *out, const td_light_port *in);
-bool td_plan_output_is_used(const td_plan *plan, int32_t session, int32_t output);
+/* feed.c: by a wire to a session that may run in one step with `beside` (-1: any), or by state. */
+bool td_plan_output_is_used(const td_plan *plan, int32_t session, int32_t output, int32_t beside);
 
 /* flow.c */
 void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);

@@ -282,7 +282,9 @@ static td_when when_of(const finding *f, int32_t session) {
             td_when when = f->whens[f->edges.items[i].from.session];
             fed = true;
             once &= when == TD_WHEN_ONCE;
-            prompt &= when == TD_WHEN_ONCE || f->kinds[f->edges.items[i].from.session] == KIND_MEDIUM;
+            int32_t from = f->edges.items[i].from.session;
+            prompt &= when == TD_WHEN_ONCE ||
+                      (when == TD_WHEN_PROMPT && !f->alternative[from] && f->kinds[from] != KIND_EMBEDDING);
         }
         if (fed && once) return TD_WHEN_ONCE;
         if (fed && prompt && f->b->plan->sessions[session].logits < 0) return TD_WHEN_PROMPT;

@@ -67,8 +67,8 @@ static void feed_by_name(td_plan_build_ctx *b, int32_t session, bool owned_too) 
             const td_plan_session *f = &plan->sessions[from];
             int32_t output = td_plan_output_index(f, name);
             if (output < 0) output = td_plan_output_index(f, s->signature->inputs[i].name);
-            bool fits = output >= 0 && from != session && f->out_state[output] < 0 &&
-                        td_plan_first_step(plan, from) == k &&
+            bool fits = output >= 0 && from != session && td_plan_run_together(plan, from, session) &&
+                        f->out_state[output] < 0 && td_plan_first_step(plan, from) == k &&
                         td_plan_ports_fit(&f->signature->outputs[output], &s->signature->inputs[i]);
             for (int32_t w = s->feeds[i].kind == TD_FEED_WIRE ? s->feeds[i].index : -1; fits && w >= 0;
                  w = plan->wires[w].next)
@@ -88,9 +88,11 @@ typedef struct candidate_list {
     size_t n;
 } candidate_list;
 
-bool td_plan_output_is_used(const td_plan *plan, int32_t session, int32_t output) {
+bool td_plan_output_is_used(const td_plan *plan, int32_t session, int32_t output, int32_t beside) {
     for (size_t i = 0; i < plan->n_wires; i++)
-        if (plan->wires[i].from_session == session && plan->wires[i].from_output == output) return true;
+        if (plan->wires[i].from_session == session && plan->wires[i].from_output == output &&
+            (beside < 0 || td_plan_run_together(plan, plan->wires[i].to_session, beside)))
+            return true;
     for (size_t k = 0; k < plan->n_states; k++)
         if (plan->states[k].from_session == session && plan->states[k].from_output == output) return true;
     return false;
@@ -105,13 +107,13 @@ static void find_candidates(const td_plan_build_ctx *b, int32_t session, size_t 
     for (int32_t k = 0; k < td_plan_first_step(plan, session); k++) {
         int32_t from = plan->steps[k].session;
         const td_plan_session *f = &plan->sessions[from];
-        if (td_plan_first_step(plan, from) != k) continue;
+        if (td_plan_first_step(plan, from) != k || !td_plan_run_together(plan, from, session)) continue;
         for (size_t o = 0; o < f->signature->n_outputs; o++) {
             if (by_stem && (!stem[0] || strcmp(stem, b->outs[from][o].stem) != 0)) continue;
             if (f->out_state[o] >= 0 || f->logits == (int32_t)o) continue;
             if (!td_plan_ports_fit(&f->signature->outputs[o], &plan->sessions[session].signature->inputs[input]))
                 continue;
-            if (td_plan_output_is_used(plan, from, (int32_t)o)) continue;
+            if (td_plan_output_is_used(plan, from, (int32_t)o, session)) continue;
             if (out->n < TD_COUNT(out->ends)) out->ends[out->n] = (td_plan_end){from, (int32_t)o};
             out->n++;
         }

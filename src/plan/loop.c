@@ -27,11 +27,28 @@ static int32_t request_modality(const td_plan_session *s) {
     return found;
 }
 
+/* Of a step that only goes on with what steps of one medium made: that medium. */
+static int32_t source_modality(const td_plan *plan, const td_plan_step *step) {
+    const td_plan_session *s = &plan->sessions[step->session];
+    int32_t found = -1;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        if (s->feeds[i].kind == TD_FEED_NONE) continue;
+        if (s->feeds[i].kind != TD_FEED_WIRE) return -1;
+        int32_t from = td_plan_first_step(plan, plan->wires[s->feeds[i].index].from_session);
+        int32_t modality = from < 0 ? -1 : plan->steps[from].modality;
+        if (modality < 0 || (found >= 0 && found != modality)) return -1;
+        found = modality;
+    }
+    return found;
+}
+
 static void find_modality(const td_plan *plan, td_plan_step *step) {
     const td_plan_session *s = &plan->sessions[step->session];
     if (step->config && step->config->if_present != TD_MODALITY_NONE) step->modality = step->config->if_present;
     else if (!s->takes_tokens) step->modality = metadata_modality(s->signature);
     if (step->modality < 0 && step->when == TD_WHEN_PROMPT && !s->takes_tokens) step->modality = request_modality(s);
+    if (step->modality < 0 && step->when == TD_WHEN_PROMPT && !s->takes_tokens)
+        step->modality = source_modality(plan, step);
 }
 
 /* --- which inputs a loop slices */

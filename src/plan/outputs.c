@@ -36,7 +36,7 @@ static int32_t logits_by_elimination(const td_plan *plan, int32_t session) {
         const td_light_port *port = &s->signature->outputs[o];
         if (s->out_state[o] >= 0 || !is_float_tensor(port) || (port->shape.rank != 2 && port->shape.rank != 3))
             continue;
-        if (td_plan_output_is_used(plan, session, (int32_t)o)) continue;
+        if (td_plan_output_is_used(plan, session, (int32_t)o, -1)) continue;
         if (found >= 0) return -1;
         found = (int32_t)o;
     }

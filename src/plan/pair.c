@@ -332,6 +332,32 @@ static void pair_session(td_plan_build_ctx *b, int32_t index) {
             b->plan->states[k].kind != TD_STATE_RECURRENT && b->plan->states[k].part != TD_PART_OTHER;
 }
 
+/* What is said of the caches, and no cache is like it: worth a word, for the graph decides. */
+static void check_said(td_plan_build_ctx *b) {
+    static const td_state_kind kinds[] = {[TD_KV_FORMAT_SEPARATE] = TD_STATE_SEPARATE,
+                                          [TD_KV_FORMAT_COMBINED] = TD_STATE_COMBINED,
+                                          [TD_KV_FORMAT_STATIC] = TD_STATE_STATIC};
+    const td_plan *plan = b->plan;
+    const td_config_state *c = &b->config->state;
+    td_arena *arena = b->messages->arena;
+    bool found = c->kv_format == TD_KV_FORMAT_AUTO;
+    for (size_t k = 0; k < plan->n_states && !found; k++) found = plan->states[k].kind == kinds[c->kv_format];
+    if (!found && plan->n_states && c->json)
+        td_messages_add(b->messages, b->config->version == 1 ? TREADLE_MESSAGE_NOTE : TREADLE_MESSAGE_WARNING,
+                        td_tree_place(arena, c->json, false),
+                        "kv_cache format \"%s\" is declared, but the graph has no such cache",
+                        td_kv_format_words[c->kv_format]);
+    for (size_t i = 0; i < c->window.n_layers; i++) {
+        bool layer = false;
+        for (size_t k = 0; k < plan->n_states && !layer; k++) layer = plan->states[k].layer == c->window.layers[i];
+        if (layer || !plan->n_states) continue;
+        td_messages_add(b->messages, b->config->version == 1 ? TREADLE_MESSAGE_NOTE : TREADLE_MESSAGE_WARNING,
+                        td_tree_place(arena, c->window.json, false),
+                        "sliding_window names layer %d, which has no cache", c->window.layers[i]);
+        return;
+    }
+}
+
 void td_plan_find_states(td_plan_build_ctx *b) {
     size_t most = 0;
     for (size_t i = 0; i < b->plan->n_sessions; i++)
@@ -344,4 +370,5 @@ void td_plan_find_states(td_plan_build_ctx *b) {
     for (size_t i = 0; i < b->plan->n_sessions && !b->out_of_memory; i++)
         if (b->plan->sessions[i].signature) pair_session(b, (int32_t)i);
     check_declared(b);
+    check_said(b);
 }

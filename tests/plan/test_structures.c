@@ -320,6 +320,40 @@ TEST(images_that_count_in_the_features_run_together) {
     td_test_plan_done(&p);
 }
 
+TEST(stages_after_a_medium_run_as_often_as_it) {
+    const td_test_graph files[] = {
+        {"a_patches.onnx", "pixel_values:f[images,3,h,w]", "patches:f[images,n,32]"},
+        {"b_blocks.onnx", "patches:f[images,n,32]", "visual:f[images,n,32]"},
+        {"c_projector.onnx", "visual:f[images,n,32]", "image_features:f[images,n,64]"},
+        {"d_embedding.onnx", "input_ids:i[batch,seq] image_features:f[n1,n2,64]", "inputs_embeds:f[batch,seq,64]"},
+        {"e_decoder.onnx", EMBEDS, LOGITS},
+        {0}};
+    td_planned p;
+    td_test_plan(&p, "medium-stages", files, NULL);
+    CHECK_FINE(&p);
+    CHECK_STEPS(&p, "a_patches prompt, b_blocks prompt, c_projector prompt, d_embedding always, e_decoder always");
+    for (size_t k = 0; k < 3; k++) CHECK_EQ_INT(p.plan->steps[k].modality, TD_MODALITY_IMAGE);
+    td_test_plan_done(&p);
+}
+
+TEST(two_graphs_that_never_meet_take_one_output) {
+    const td_test_graph files[] = {
+        {"a_embed.onnx", "input_ids:i[1,seq]", "emb:f[1,seq,64]"},
+        {"b_prompt.onnx", "x:f[1,seq,64] past_keys_{1}:f[1,4,past,16]",
+         "y:f[1,seq,64] present_keys_{1}:f[1,4,total,16]"},
+        {"c_token.onnx", "x:f[1,1,64] past_keys_{1}:f[1,4,past,16]", "y:f[1,1,64] present_keys_{1}:f[1,4,total,16]"},
+        {"d_head.onnx", "z:f[1,seq,64]", "logits:f[1,seq,9]"},
+        {0}};
+    td_planned p;
+    td_test_plan(&p, "never-meet", files, NULL);
+    CHECK_FINE(&p);
+    CHECK_STEPS(&p, "a_embed always, b_prompt prompt, c_token decode, d_head always");
+    CHECK_FEED(&p, "b_prompt", "x", TD_FEED_WIRE);
+    CHECK_FEED(&p, "c_token", "x", TD_FEED_WIRE);
+    CHECK_EQ_UINT(p.plan->n_wires, 4); /* the head takes what either gives */
+    td_test_plan_done(&p);
+}
+
 TEST(one_graph_for_text_and_images) {
     const td_test_graph files[] = {{"model.onnx",
                                     "input_ids:i[batch,seq] attention_mask:i[batch,total] pixel_values:f[patches,1176] "
