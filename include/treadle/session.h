@@ -35,7 +35,8 @@ typedef struct treadle_session_options {
     const char *provider_options; /* JSON object of names and values */
     const char *session_options;  /* likewise: graph_optimization_level, ..., and ONNX Runtime's config entries */
     const char *run_options;      /* likewise */
-    const char *const *provider_libraries; /* plugin execution providers, "NAME=PATH" each, relative ones to the working folder */
+    const char *const
+        *provider_libraries; /* plugin execution providers, "NAME=PATH" each, relative ones to the working folder */
     size_t n_provider_libraries;
 } treadle_session_options;
 TREADLE_API void treadle_session_options_init(treadle_session_options *options);

@@ -32,6 +32,7 @@ enum {
     TD_ENGINE_ALIASES = 1 << 0,    /* any past and its present may be bound to one memory; else see td_engine.aliases */
     TD_ENGINE_CONCURRENT = 1 << 1, /* contexts of one session run on several threads at once */
     TD_ENGINE_DEVICE = 1 << 2,     /* values may lie in memory that the CPU cannot read (td_engine.keep) */
+    TD_ENGINE_GIVES = 1 << 3,      /* outputs in memory of a context have a buffer, so that they can be kept */
 };
 
 /* How a session is opened, for every engine; what an engine has no use for it ignores. Borrowed, also by open sessions. */

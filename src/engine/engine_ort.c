@@ -264,14 +264,34 @@ static treadle_status take_inputs(ort_ctx *c, const td_value *inputs, const td_v
     return TREADLE_OK;
 }
 
-/* The output's memory can be given before the run if its shape is certain: fixed by the graph, or the whole of a shared past. */
-static bool shape_is_certain(const ort_session *s, size_t o, const td_tensor *to, const td_value *inputs) {
+/* The bytes between the first and the last element; strides are not negative. */
+static void extent(const td_tensor *t, uintptr_t *begin, uintptr_t *end) {
+    int64_t last = 0, count = td_tensor_count(t);
+    for (int d = 0; d < t->shape.rank && count > 0; d++) last += (t->shape.dims[d] - 1) * t->strides[d];
+    *begin = (uintptr_t)t->data;
+    *end = *begin + (count > 0 ? (size_t)(last + 1) * (size_t)td_dtype_bits(t->dtype) / 8 : 0);
+}
+
+static bool overlaps_input(const ort_session *s, const td_tensor *to, const td_value *inputs) {
+    uintptr_t a, a_end, b, b_end;
+    extent(to, &a, &a_end);
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        if (inputs[i].kind != TD_VALUE_TENSOR) continue;
+        extent(&inputs[i].tensor, &b, &b_end);
+        if (a < b_end && b < a_end) return true;
+    }
+    return false;
+}
+
+/* The output's memory can be given before the run if its shape is certain: fixed by the graph, or the whole of a shared past. Memory
+ * of an input cannot else: ONNX Runtime writes an output when its node runs, and others may still read the input. */
+static bool can_bind(const ort_session *s, size_t o, const td_tensor *to, const td_value *inputs) {
     if (!td_tensor_is_dense(to) || to->dtype == TD_STRING) return false;
     if (s->alias[o] >= 0) {
         const td_value *past = &inputs[s->alias[o]];
         if (past->kind == TD_VALUE_TENSOR && past->tensor.data == to->data) return true;
     }
-    return td_shape_equal(&s->signature->outputs[o].shape, &to->shape);
+    return td_shape_equal(&s->signature->outputs[o].shape, &to->shape) && !overlaps_input(s, to, inputs);
 }
 
 static treadle_status take_outputs(ort_ctx *c, const td_value *inputs, const td_value *outputs, const bool *skip,
@@ -280,7 +300,7 @@ static treadle_status take_outputs(ort_ctx *c, const td_value *inputs, const td_
     for (size_t o = 0; o < s->signature->n_outputs; o++) {
         if (skip && skip[o]) continue;
         c->outputs[c->n_out] = NULL;
-        c->bound[c->n_out] = outputs[o].kind == TD_VALUE_TENSOR && shape_is_certain(s, o, &outputs[o].tensor, inputs);
+        c->bound[c->n_out] = outputs[o].kind == TD_VALUE_TENSOR && can_bind(s, o, &outputs[o].tensor, inputs);
         if (c->bound[c->n_out])
             TD_TRY(td_ort_wrap(s->ort, &outputs[o].tensor, s->ort->cpu, &c->outputs[c->n_out], err));
         c->output_names[c->n_out] = s->output_names[o];
@@ -415,15 +435,9 @@ static treadle_status engine_to_host(td_session_ctx *ctx, const td_tensor *from,
         td_tensor_copy(to, from);
         return TREADLE_OK;
     }
-    if (!ort->api.CopyTensors || !td_tensor_is_dense(to) || !td_shape_equal(&buffer->whole.shape, &to->shape))
-        return td_fail(err, TREADLE_UNSUPPORTED, "ONNX Runtime %s cannot copy this value from its device",
-                       ort->version);
-    OrtValue *wrapped = NULL;
-    TD_TRY(td_ort_wrap(ort, to, ort->cpu, &wrapped, err));
-    const OrtValue *source = buffer->value;
-    OrtStatus *failed = ort->api.CopyTensors(ort->env, &source, &wrapped, NULL, 1);
-    ort->api.ReleaseValue(wrapped);
-    return failed ? td_ort_fail(ort, failed, TREADLE_RUN, err) : TREADLE_OK;
+    if (!td_tensor_is_dense(to) || !td_shape_equal(&buffer->whole.shape, &to->shape))
+        return td_fail(err, TREADLE_INTERNAL, "part of a value of a device is to be copied");
+    return td_ort_copy_to_host(ort, buffer, to, err);
 }
 
 static void engine_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) { (void)ctx, (void)by_op, (void)out; }
@@ -442,7 +456,7 @@ static treadle_status engine_describe(const td_engine_options *options, td_json_
 
 const td_engine td_engine_ort = {
     .name = "ort",
-    .capabilities = TD_ENGINE_CONCURRENT | TD_ENGINE_DEVICE,
+    .capabilities = TD_ENGINE_CONCURRENT | TD_ENGINE_DEVICE | TD_ENGINE_GIVES,
     .providers = engine_providers,
     .open = engine_open,
     .close = engine_close,

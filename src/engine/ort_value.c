@@ -106,6 +106,30 @@ static treadle_status make_dense(const td_tensor *from, td_ort_scratch *scratch,
     return TREADLE_OK;
 }
 
+treadle_status td_ort_copy_to_host(const td_ort *ort, const td_ort_buffer *buffer, const td_tensor *to,
+                                   treadle_error *err) {
+    if (!ort->api.CopyTensors)
+        return td_fail(err, TREADLE_UNSUPPORTED, "ONNX Runtime %s cannot copy values from a device; 1.23 and newer can",
+                       ort->version);
+    OrtValue *wrapped = NULL;
+    TD_TRY(td_ort_wrap(ort, to, ort->cpu, &wrapped, err));
+    const OrtValue *source = buffer->value;
+    OrtStatus *failed = ort->api.CopyTensors(ort->env, &source, &wrapped, NULL, 1);
+    ort->api.ReleaseValue(wrapped);
+    return failed ? td_ort_fail(ort, failed, TREADLE_RUN, err) : TREADLE_OK;
+}
+
+static treadle_status copy_to_host(const td_ort *ort, const td_ort_buffer *buffer, td_tensor *out,
+                                   td_buffer **out_memory, treadle_error *err) {
+    td_buffer *memory = td_buffer_new(buffer->base.bytes);
+    if (!memory) return td_fail_memory(err, "a value of a device", buffer->base.bytes);
+    td_tensor_view(out, buffer->whole.dtype, &buffer->whole.shape, memory->data);
+    treadle_status status = td_ort_copy_to_host(ort, buffer, out, err);
+    if (status != TREADLE_OK) td_buffer_release(memory);
+    else *out_memory = memory;
+    return status;
+}
+
 static treadle_status tensor_of(const td_ort *ort, const td_tensor *t, td_ort_scratch *scratch, OrtValue **out,
                                 bool *out_owned, treadle_error *err) {
     const td_ort_buffer *buffer = td_ort_buffer_of(ort, t);
@@ -114,11 +138,24 @@ static treadle_status tensor_of(const td_ort *ort, const td_tensor *t, td_ort_sc
         *out_owned = false;
         return TREADLE_OK;
     }
-    td_tensor dense = *t;
+    td_tensor dense = *t, whole;
     bool on_device = buffer && buffer->device;
-    if (!td_tensor_is_dense(t)) {
-        if (on_device) return td_fail(err, TREADLE_INTERNAL, "a strided view of device memory as an input");
-        TD_TRY(make_dense(t, scratch, &dense, err));
+    if (td_tensor_count(t) == 0) {
+        td_tensor_view(&dense, t->dtype, &t->shape, no_elements);
+        on_device = false;
+    } else if (!td_tensor_is_dense(t)) {
+        td_buffer *copy = NULL;
+        if (on_device) { /* part of a cache that was cut back: through host memory, once */
+            TD_TRY(copy_to_host(ort, buffer, &whole, &copy, err));
+            size_t offset = (size_t)((const char *)t->data - (const char *)buffer->whole.data);
+            whole.shape = t->shape;
+            memcpy(whole.strides, t->strides, sizeof whole.strides);
+            whole.data = (char *)whole.data + offset;
+        }
+        treadle_status status = make_dense(on_device ? &whole : t, scratch, &dense, err);
+        td_buffer_release(copy);
+        TD_TRY(status);
+        on_device = false;
     }
     *out_owned = true;
     if (t->dtype == TD_STRING) return make_strings(ort, &dense, out, err);

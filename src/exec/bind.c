@@ -98,7 +98,7 @@ treadle_status td_exec_bind(td_exec *e, const td_exec_run *run, int32_t session,
         td_value *value = &e->outputs[session][o];
         int32_t k = s->out_state[o];
         *value = (td_value){0};
-        if (k < 0 || e->plan->states[k].kind == TD_STATE_CROSS) continue;
+        if (k < 0 || e->plan->states[k].kind == TD_STATE_CROSS || e->state->given[k]) continue;
         value->kind = TD_VALUE_TENSOR;
         td_state_present(e->state, (size_t)k, run->first_row, run->n_rows, run->start, &value->tensor);
     }
@@ -141,8 +141,12 @@ static treadle_status start_recurrent(td_exec *e, const td_exec_run *run, size_t
 treadle_status td_exec_keep(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
     const td_plan *plan = e->plan;
     const td_plan_session *s = &plan->sessions[session];
-    for (size_t o = 0; o < s->signature->n_outputs; o++)
-        if (s->out_state[o] >= 0) e->written[s->out_state[o]] = true;
+    for (size_t o = 0; o < s->signature->n_outputs; o++) {
+        int32_t k = s->out_state[o];
+        if (k < 0) continue;
+        e->written[k] = true;
+        if (e->state->given[k]) TD_TRY(td_state_give(e->state, (size_t)k, &e->outputs[session][o].tensor, err));
+    }
     for (size_t w = 0; w < plan->n_wires; w++) {
         const td_plan_wire *wire = &plan->wires[w];
         if (wire->from_session != session || !(wire->once || (wire->hold && run->prompt))) continue;

@@ -93,6 +93,7 @@ treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **o
         td_exec_free(e);
         return status;
     }
+    td_exec_choose_given(e);
     *out = e;
     return TREADLE_OK;
 }

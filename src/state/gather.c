@@ -107,9 +107,14 @@ treadle_status td_state_gather(td_state *state, const size_t *from, treadle_erro
 treadle_status td_state_clone(const td_state *state, td_state **out, treadle_error *err) {
     td_state *copy = NULL;
     TD_TRY(td_state_new(state->plan, state->n_rows, &copy, err));
+    for (size_t k = 0; k < state->plan->n_states; k++) copy->given[k] = state->given[k];
     treadle_status status = td_state_reserve(copy, state->capacity, err);
     for (size_t k = 0; status == TREADLE_OK && k < state->plan->n_states; k++) {
-        if (state->buffers[k]) memcpy(copy->buffers[k]->data, state->buffers[k]->data, state->buffers[k]->bytes);
+        if (state->given[k]) { /* never written again: shared */
+            td_buffer_release(copy->buffers[k]);
+            copy->buffers[k] = td_buffer_retain(state->buffers[k]);
+            copy->tensors[k] = state->tensors[k];
+        } else if (state->buffers[k]) memcpy(copy->buffers[k]->data, state->buffers[k]->data, state->buffers[k]->bytes);
         for (size_t r = 0; r < state->n_rows; r++) {
             copy->cross[k * state->n_rows + r] = state->cross[k * state->n_rows + r];
             td_buffer_retain(state->cross[k * state->n_rows + r].tensor.buffer);

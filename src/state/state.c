@@ -52,10 +52,11 @@ treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, 
     state->buffers = td_alloc_zero(plan->n_states, sizeof *state->buffers);
     state->nexts = td_alloc_zero(plan->n_states, sizeof *state->nexts);
     state->tensors = td_alloc_zero(plan->n_states, sizeof *state->tensors);
+    state->given = td_alloc_zero(plan->n_states, sizeof *state->given);
     state->cross = td_alloc_zero(plan->n_states * n_rows, sizeof *state->cross);
     state->rows = td_alloc_zero(n_rows, sizeof *state->rows);
     treadle_status status = TREADLE_OK;
-    if (!state->buffers || !state->nexts || !state->tensors || !state->cross || !state->rows)
+    if (!state->buffers || !state->nexts || !state->tensors || !state->given || !state->cross || !state->rows)
         status = td_fail_memory(err, "state", 0);
     for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++)
         if (is_fixed(&plan->states[k])) status = make_fixed(state, k, err);
@@ -80,6 +81,7 @@ void td_state_free(td_state *state) {
     td_free(state->buffers);
     td_free(state->nexts);
     td_free(state->tensors);
+    td_free(state->given);
     td_free(state->rows);
     td_free(state);
 }
@@ -126,7 +128,7 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
     for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++) {
         td_shape shape;
         size_t bytes;
-        if (!grows(&plan->states[k])) continue;
+        if (!grows(&plan->states[k]) || state->given[k]) continue;
         if (!full_shape(plan, k, state->n_rows, capacity, &shape, &bytes)) status = too_large(err, columns);
         else if (!(fresh[k] = td_buffer_new(bytes))) status = td_fail_memory(err, "a cache", bytes);
     }
@@ -149,6 +151,27 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
     td_free(fresh);
     if (status == TREADLE_OK) state->capacity = capacity;
     return status;
+}
+
+void td_state_expect(td_state *state, size_t k) {
+    if (state->n_rows == 1 && grows(&state->plan->states[k])) state->given[k] = true;
+}
+
+treadle_status td_state_give(td_state *state, size_t k, const td_tensor *value, treadle_error *err) {
+    td_tensor *now = &state->tensors[k];
+    td_shape wanted = now->shape;
+    char want[128], got[128];
+    int axis = state->plan->states[k].seq_axis;
+    if (value->shape.rank == wanted.rank) wanted.dims[axis] = value->shape.dims[axis];
+    if (!value->buffer || value->dtype != now->dtype || !td_shape_equal(&wanted, &value->shape))
+        return td_fail(err, TREADLE_RUN, "expected a cache %s of shape %s, the graph gave %s %s",
+                       td_dtype_name(now->dtype), td_shape_text(&state->plan->states[k].shape, want),
+                       td_dtype_name(value->dtype), td_shape_text(&value->shape, got));
+    td_buffer_retain(value->buffer);
+    td_buffer_release(state->buffers[k]);
+    state->buffers[k] = value->buffer;
+    *now = *value;
+    return TREADLE_OK;
 }
 
 bool td_state_can_truncate(const td_plan *plan) {

@@ -3,6 +3,7 @@
  * One td_state serves all rows of a generator. A growing cache is allocated once with room for `capacity` columns along its growing
  * dimension; the past that a graph sees is a view of the first columns, and its present is bound to the same memory, so a
  * step copies nothing. A static cache has its fixed columns from the start and is bound likewise where the graph writes in place.
+ * Where the engine makes a new tensor each run instead, a state of one row takes that tensor over as it is (td_state_give).
  * A recurrent tensor has two buffers that change places. A cross cache is a value per row that a step gives once.
  * Row r owns columns [start, start + length). Rows that run together under a mask end at the same
  * column; aligning moves a row's columns once, when lengths change, never in a step.
@@ -23,12 +24,18 @@ typedef struct td_state {
     td_buffer **buffers; /* [n_states]; NULL for cross caches */
     td_buffer **nexts; /* [n_states]: what a tensor becomes in the step under way; NULL where that is the same memory */
     td_tensor *tensors; /* [n_states]: all rows, all columns */
-    td_value *cross;    /* [n_states, n_rows]: cross caches, and what recurrent tensors start from; NONE: not given */
+    bool *given;     /* [n_states]: a growing cache that runs give; its buffer is immutable and may be the engine's */
+    td_value *cross; /* [n_states, n_rows]: cross caches, and what recurrent tensors start from; NONE: not given */
     td_state_row *rows;
 } td_state;
 
 treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, treadle_error *err);
 void td_state_free(td_state *state); /* NULL is fine */
+
+/* Before the first run of a state of one row: runs will give growing cache k (td_state_give) instead of writing into its memory. */
+void td_state_expect(td_state *state, size_t tensor);
+/* After a run: the cache is this tensor now, whose buffer is retained. It has the shape of the cache, any number of columns. */
+treadle_status td_state_give(td_state *state, size_t tensor, const td_tensor *value, treadle_error *err);
 
 /* Room for `columns`; grows at least by half, so that n appended tokens cost O(n) copies. What is there stays. */
 treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err);

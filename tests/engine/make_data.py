@@ -51,3 +51,5 @@ seq = h.make_tensor_sequence_value_info("seq", T.FLOAT, None)
 save("sequence", [h.make_node("Identity", ["seq"], ["same"]), h.make_node("SequenceAt", ["seq", "i"], ["item"])], [seq, info("i", T.INT64, [])],
      [h.make_tensor_sequence_value_info("same", T.FLOAT, None), info("item", T.FLOAT, None)])
 save("fixed", [h.make_node("Add", ["x", "x"], ["y"])], [info("x", T.FLOAT, [2, 3])], [info("y", T.FLOAT, [2, 3])])
+save("late", [h.make_node("Neg", ["x"], ["y"]), h.make_node("Mul", ["y", "y"], ["m"]), h.make_node("Mul", ["x", "m"], ["z"])], [info("x", T.FLOAT, [2, 3])],
+     [info("y", T.FLOAT, [2, 3]), info("z", T.FLOAT, [2, 3])])

@@ -141,6 +141,18 @@ TEST(bound_outputs) {
     close_fixture(&f);
 }
 
+/* y = -x, z = x * y * y: x is read after y has been written, so y must not be written over it before the run has ended. */
+TEST(bound_to_an_input) {
+    fixture f = open_named("late.onnx");
+    treadle_error err = {0};
+    float x[6] = {1, 2, 3, 4, 5, 6};
+    td_value in = F32(x, {2, {2, 3}}), out[2] = {in, {0}};
+    CHECK_OK(engine->run(f.ctx, &in, out, NULL, &err), &err);
+    CHECK_EQ_MEM(x, ((float[]){-1, -2, -3, -4, -5, -6}), 24);
+    CHECK_EQ_MEM(out[1].tensor.data, ((float[]){1, 8, 27, 64, 125, 216}), 24);
+    close_fixture(&f);
+}
+
 /* --- caches in place: five tokens one by one over a cache with room for eight equal the five at once */
 
 static td_tensor recorded(const char *name) {

@@ -127,6 +127,55 @@ TEST(past_and_present_are_one_memory) {
     td_state_free(s);
 }
 
+static td_tensor made(int64_t columns, float value) { /* [1, 2, columns, 4] in a buffer of its own */
+    td_tensor t;
+    td_buffer *buffer = td_buffer_new((size_t)columns * 8 * sizeof(float));
+    td_tensor_view(&t, TD_FLOAT, &(td_shape){4, {1, 2, columns, 4}}, buffer->data);
+    for (int64_t i = 0; i < columns * 8; i++) ((float *)t.data)[i] = value + (float)i;
+    t.buffer = buffer;
+    return t;
+}
+
+TEST(a_given_cache_is_taken_over) {
+    td_plan plan = plan_of(1);
+    td_state *s = NULL, *fork = NULL;
+    treadle_error err = {0};
+    td_tensor view, first = made(3, 0), second = made(5, 100);
+    CHECK_OK(td_state_new(&plan, 1, &s, &err), &err);
+    td_state_expect(s, 0);
+    td_state_past(s, 0, 0, 1, 0, 0, &view);
+    CHECK_EQ_INT(td_tensor_count(&view), 0);
+    CHECK_OK(td_state_give(s, 0, &first, &err), &err);
+    s->rows[0].length = 3;
+    CHECK_OK(td_state_reserve(s, 100, &err), &err); /* its memory is the engine's affair */
+    td_state_past(s, 0, 0, 1, 0, 3, &view);
+    CHECK(view.data == first.data && view.buffer == first.buffer && td_tensor_is_dense(&view));
+    CHECK_OK(td_state_clone(s, &fork, &err), &err);
+    CHECK_OK(td_state_give(s, 0, &second, &err), &err);
+    s->rows[0].length = 5;
+    td_state_past(fork, 0, 0, 1, 0, 3, &view); /* the fork has what it had */
+    CHECK(view.data == first.data);
+    td_state_truncate(s, 0, 4);
+    td_state_past(s, 0, 0, 1, 0, 4, &view);
+    CHECK(view.data == second.data && view.shape.dims[2] == 4 && view.strides[1] == 20);
+    CHECK_EQ_INT(second.buffer->refs, 2);
+    td_tensor wrong = second; /* other heads, another type, no buffer */
+    wrong.shape.dims[1] = 1;
+    CHECK_STATUS(td_state_give(s, 0, &wrong, &err), TREADLE_RUN, &err);
+    CHECK_HAS_STR(err.message, "the graph gave float32 [1, 1, 5, 4]");
+    wrong = second;
+    wrong.dtype = TD_INT32;
+    CHECK_STATUS(td_state_give(s, 0, &wrong, &err), TREADLE_RUN, &err);
+    wrong = second;
+    wrong.buffer = NULL;
+    CHECK_STATUS(td_state_give(s, 0, &wrong, &err), TREADLE_RUN, &err);
+    td_state_free(s);
+    td_state_free(fork);
+    CHECK(first.buffer->refs == 1 && second.buffer->refs == 1);
+    td_buffer_release(first.buffer);
+    td_buffer_release(second.buffer);
+}
+
 TEST(recurrent_rows_change_only_when_committed) {
     td_plan plan = plan_of(3);
     td_state *s = NULL;

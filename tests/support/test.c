@@ -211,7 +211,11 @@ const char *td_test_ort(void) {
     const char *named = set_env("TREADLE_ORT_LIB");
     if (named) return named;
     glob_t found = {0};
-    if (glob(td_test_source(pattern), 0, NULL, &found) == 0 && found.gl_pathc > 0) return found.gl_pathv[0];
+    const char *path = NULL;
+    if (glob(td_test_source(pattern), 0, NULL, &found) == 0 && found.gl_pathc > 0)
+        path = join("", found.gl_pathv[0] + 1); /* a whole path: it begins with a slash */
+    globfree(&found);
+    if (path) return path;
     if (set_env("CI") || set_env("TREADLE_SHARED")) {
         FAIL("%s: not found; scripts/setup installs it", pattern);
         td_test_leave();
