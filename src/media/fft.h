@@ -1,22 +1,18 @@
-/* media/fft.h - power spectrum of real frames by a mixed-radix Fourier transform in double precision.
+/* media/fft.h - power spectrum of real frames, in double precision.
  *
  * Double, because the logarithm of a quiet bin beside a loud one shows the rounding of a float transform: 1e-4 in log-mel
- * features, where 1e-5 is asked for (docs/decisions/0005-own-fft.md). Immutable once made; any number of threads. */
+ * features, where 1e-5 is asked for (docs/decisions/0005-spectra-in-double.md). Immutable once made; any number of threads. */
 #ifndef TD_MEDIA_FFT_H
 #define TD_MEDIA_FFT_H
 
 #include "base/arena.h"
 #include "base/error.h"
 
-enum {
-    TD_FFT_MAX_N = 1 << 15,
-    TD_FFT_MAX_PRIME = 31, /* a prime factor p costs n * p: larger ones are refused */
-};
+enum { TD_FFT_MAX_N = 1 << 15 };
 
 typedef struct td_fft td_fft;
 
-/* A plan for frames of n samples, in the arena. TREADLE_INVALID_ARGUMENT: n is not in 2..TD_FFT_MAX_N or has a prime factor
- * above TD_FFT_MAX_PRIME. */
+/* A plan for frames of n samples, in the arena. TREADLE_INVALID_ARGUMENT: n is not in 2..TD_FFT_MAX_N. */
 treadle_status td_fft_new(td_arena *arena, int64_t n, const td_fft **out, treadle_error *err);
 
 /* Doubles that td_fft_power needs as scratch. */

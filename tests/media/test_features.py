@@ -57,7 +57,7 @@ def test_log_mel_of_30_s():
 
 def test_other_sizes():
     """Odd, prime and small transforms; hops that do not divide."""
-    for n_fft, hop in ((403, 160), (10, 3), (62, 31), (25, 7), (930, 300), (1023, 500), (2, 1)):
+    for n_fft, hop in ((401, 160), (10, 3), (62, 31), (25, 7), (254, 100), (4099, 4099), (930, 300), (1023, 500), (2, 1)):
         settings = {"sampling_rate": 16000, "steps": [
             {"step": "frames", "length": n_fft, "hop": hop}, {"step": "window", "name": "hamming", "periodic": False},
             {"step": "spectrum", "n": n_fft, "power": 1}]}
@@ -180,7 +180,6 @@ def test_wrong_configs():
     fails(3, ["/n_fft", "expected an integer, found a string"], x, dict(WHISPER, n_fft="400"))
     fails(3, ["/n_fft"], x, dict(WHISPER, n_fft=0))
     fails(3, ["/n_fft"], x, dict(WHISPER, n_fft=1 << 40))
-    fails(3, ["/n_fft", "prime factor above 31"], x, dict(WHISPER, n_fft=2 * 37))
     fails(3, ["/hop_length"], x, dict(WHISPER, hop_length=-1))
     fails(3, ["/feature_size"], x, dict(WHISPER, feature_size=1 << 30))
     fails(3, ["/sampling_rate"], x, dict(WHISPER, sampling_rate=1))
