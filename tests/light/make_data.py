@@ -324,7 +324,24 @@ def int8_linear():
          [[f32(2, 2, 7)], [f32(1, 2, 7)], [f32(3, 2, 7)]])
 
 
+def static_linear():
+    """Statically quantised layers: scales of the weights for all columns or each, signs of both kinds, a bias or none."""
+    n = h.make_node
+    nodes = [n("QuantizeLinear", ["x", "xs", "xz"], ["q"]), n("DequantizeLinear", ["q", "xs", "xz"], ["d"])]
+    inits = [init("xs", np.float32(0.02)), init("xz", np.uint8(128))]
+    for i, (dtype, each, axis, bias) in enumerate(((np.int8, True, 1, True), (np.int8, True, -1, False), (np.uint8, False, 1, True), (np.int8, True, 0, True))):
+        shape = (5,) if each else ()
+        w = rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (5, 5) if axis == 0 else (7, 5)).astype(dtype)
+        inits += [init(f"w{i}", w), init(f"wz{i}", rng.integers(0, 5, shape).astype(dtype)), init(f"ws{i}", np.abs(f32(*shape)) * np.float32(0.02) + np.float32(0.001))]
+        nodes.append(n("DequantizeLinear", [f"w{i}", f"ws{i}", f"wz{i}"], [f"f{i}"], axis=axis))
+        nodes.append(n("MatMul", ["y1" if axis == 0 else "d", f"f{i}"], [f"m{i}"]))
+        inits.append(init(f"b{i}", f32(5)))
+        nodes.append(n("Add", [f"b{i}", f"m{i}"], [f"y{i}"]) if bias else n("Relu", [f"m{i}"], [f"y{i}"]))
+    save("static_linear", nodes, [info("x", T.FLOAT, ["batch", "rows", 7])], [info(f"y{i}", T.FLOAT, None) for i in range(4)], inits,
+         [[f32(2, 2, 7)], [f32(1, 3, 7)], [f32(3, 2, 7)]])
+
+
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear]:
+                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear, static_linear]:
         make()

@@ -31,6 +31,13 @@ CAST_LOOP(f64_f32, float, double)
 CAST_LOOP(f32_f64, double, float)
 CAST_LOOP(i64_i32, int32_t, int64_t)
 CAST_LOOP(i32_i64, int64_t, int32_t)
+CAST_LOOP(i8_f32, float, int8_t)
+CAST_LOOP(u8_f32, float, uint8_t)
+CAST_LOOP(i8_i32, int32_t, int8_t)
+CAST_LOOP(u8_i32, int32_t, uint8_t)
+CAST_LOOP(u8_i64, int64_t, uint8_t)
+CAST_LOOP(u16_f32, float, uint16_t)
+CAST_LOOP(i16_f32, float, int16_t)
 TD_LOOP1(bool_f32, float, uint8_t, a != 0)
 TD_LOOP1(bool_i64, int64_t, uint8_t, a != 0)
 TD_LOOP1(bool_i32, int32_t, uint8_t, a != 0)
@@ -44,8 +51,11 @@ static const struct {
 } common[] = {
     {TD_INT64, TD_FLOAT, i64_f32},  {TD_INT32, TD_FLOAT, i32_f32}, {TD_DOUBLE, TD_FLOAT, f64_f32},
     {TD_FLOAT, TD_DOUBLE, f32_f64}, {TD_INT64, TD_INT32, i64_i32}, {TD_INT32, TD_INT64, i32_i64},
-    {TD_BOOL, TD_FLOAT, bool_f32},  {TD_BOOL, TD_INT64, bool_i64}, {TD_BOOL, TD_INT32, bool_i32},
-    {TD_INT64, TD_BOOL, i64_bool},  {TD_INT32, TD_BOOL, i32_bool}, {TD_FLOAT, TD_BOOL, f32_bool},
+    {TD_INT8, TD_FLOAT, i8_f32},    {TD_UINT8, TD_FLOAT, u8_f32},  {TD_INT8, TD_INT32, i8_i32},
+    {TD_UINT8, TD_INT32, u8_i32},   {TD_UINT8, TD_INT64, u8_i64},  {TD_UINT16, TD_FLOAT, u16_f32},
+    {TD_INT16, TD_FLOAT, i16_f32},  {TD_BOOL, TD_FLOAT, bool_f32}, {TD_BOOL, TD_INT64, bool_i64},
+    {TD_BOOL, TD_INT32, bool_i32},  {TD_INT64, TD_BOOL, i64_bool}, {TD_INT32, TD_BOOL, i32_bool},
+    {TD_FLOAT, TD_BOOL, f32_bool},
 };
 
 /* The power of two at or around |value|, as an exponent with bias 127; 0xff is NaN. */

@@ -171,27 +171,40 @@ static treadle_status dequantize_infer(td_infer *in) {
     return td_infer_set(in, 0, s->to, &in->inputs[IN_X]->tensor.shape);
 }
 
+/* The common case: 8-bit codes with one scale to float32. */
+#define SCALED(name, T)                                                                                                \
+    static void name(const T *x, int32_t zero, float scale, int64_t n, float *out) {                                   \
+        for (int64_t i = 0; i < n; i++) out[i] = (float)(x[i] - zero) * scale;                                         \
+    }
+SCALED(scaled_u8, uint8_t)
+SCALED(scaled_i8, int8_t)
+
+static bool dequantize_plain(const linear_job *j, const td_grain_run *run) {
+    td_dtype dtype = j->x->dtype;
+    if (run->step || j->y->dtype != TD_FLOAT || (dtype != TD_UINT8 && dtype != TD_INT8)) return false;
+    int32_t zero = j->zero ? (int32_t)td_load_i64(j->zero->dtype, j->zero->data, run->scale) : 0;
+    float scale, *out = (float *)j->y->data + run->first;
+    load(j->scale, run->scale, 1, &scale);
+    if (dtype == TD_UINT8) scaled_u8((const uint8_t *)j->x->data + run->first, zero, scale, run->n, out);
+    else scaled_i8((const int8_t *)j->x->data + run->first, zero, scale, run->n, out);
+    return true;
+}
+
 /* Differences of integers are exact, as float32 of 32-bit ones could not be. */
 static void subtract_zero(const linear_job *j, int64_t first, int64_t n, int64_t scale_at, int64_t step, float *out) {
     const td_tensor *x = j->x, *zero = j->zero;
     td_kind kind = td_dtype_kind(x->dtype);
-    bool one = step == 0;
 
-    if (x->dtype == TD_UINT8 || x->dtype == TD_INT8) {
-        const uint8_t *u = (const uint8_t *)x->data + first;
-        const int8_t *i8 = (const int8_t *)x->data + first;
-        int32_t z = zero && one ? (int32_t)td_load_i64(zero->dtype, zero->data, scale_at) : 0;
-        if (x->dtype == TD_UINT8)
-            for (int64_t i = 0; i < n; i++) out[i] = (float)(u[i] - z);
+    if (kind == TD_KIND_INT || kind == TD_KIND_UINT) {
+        if (!zero && x->dtype == TD_INT8)
+            for (int64_t i = 0; i < n; i++) out[i] = (float)((const int8_t *)x->data)[first + i];
+        else if (!zero && x->dtype == TD_UINT8)
+            for (int64_t i = 0; i < n; i++) out[i] = (float)((const uint8_t *)x->data)[first + i];
         else
-            for (int64_t i = 0; i < n; i++) out[i] = (float)(i8[i] - z);
-        for (int64_t i = 0; zero && !one && i < n; i++)
-            out[i] -= (float)td_load_i64(zero->dtype, zero->data, scale_at + i);
-    } else if (kind == TD_KIND_INT || kind == TD_KIND_UINT) {
-        for (int64_t i = 0; i < n; i++) {
-            int64_t z = zero ? td_load_i64(zero->dtype, zero->data, scale_at + i * step) : 0;
-            out[i] = (float)(td_load_i64(x->dtype, x->data, first + i) - z);
-        }
+            for (int64_t i = 0; i < n; i++) {
+                int64_t z = zero ? td_load_i64(zero->dtype, zero->data, scale_at + i * step) : 0;
+                out[i] = (float)(td_load_i64(x->dtype, x->data, first + i) - z);
+            }
     } else {
         load(x, first, n, out);
         for (int64_t i = 0; zero && i < n; i++)
@@ -205,12 +218,16 @@ static void dequantize_runs(void *arg, int64_t begin, int64_t end, int thread) {
     (void)thread;
     for (int64_t r = begin; r < end; r++) {
         td_grain_run run = td_grain_at(&j->grain, r);
+        if (dequantize_plain(j, &run)) continue;
         for (int64_t at = 0; at < run.n; at += CHUNK) {
             int64_t n = TD_MIN((int64_t)CHUNK, run.n - at), scale_at = run.scale + at * run.step;
             float *to = j->y->dtype == TD_FLOAT ? (float *)j->y->data + run.first + at : x;
             subtract_zero(j, run.first + at, n, scale_at, run.step, to);
             load(j->scale, scale_at, run.step ? n : 1, scale);
-            for (int64_t i = 0; i < n; i++) to[i] *= scale[i * run.step];
+            if (run.step)
+                for (int64_t i = 0; i < n; i++) to[i] *= scale[i];
+            else
+                for (int64_t i = 0; i < n; i++) to[i] *= *scale;
             if (to == x) td_from_f32(j->y->dtype, x, n, td_move_at(j->y, run.first + at));
         }
     }
