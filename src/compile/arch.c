@@ -90,7 +90,8 @@ static const char *const nothing_ignored[] = {NULL};
 
 /* --- the table */
 
-static const char *const llama_types[] = {"llama", "mistral", "qwen2", NULL};
+static const char *const llama_types[] = {"llama", "mistral", NULL};
+static const char *const qwen2_types[] = {"qwen2", NULL};
 static const char *const whisper_types[] = {"whisper", NULL};
 static const td_arch_graph decoder_graphs[] = {{"model", td_part_decoder, 21, 10}};
 static const td_arch_graph speech_graphs[] = {{"encoder", td_part_speech_encoder, 23, 11},
@@ -104,6 +105,16 @@ static const td_arch archs[] = {
      .in_gguf = true,
      .gguf_rope = TD_ROPE_PAIRS,
      .hf_types = llama_types,
+     .read_hf = td_arch_read_hf_decoder,
+     .model = LIST(llama_model, "", ""),
+     .layer = LIST(llama_layer, "blk.", "model.layers."),
+     .ignored = llama_ignored,
+     .graphs = decoder_graphs,
+     .n_graphs = TD_COUNT(decoder_graphs)},
+    {.name = "qwen2", /* biases of q, k and v; rotary halves in both kinds of file */
+     .in_gguf = true,
+     .gguf_rope = TD_ROPE_HALVES,
+     .hf_types = qwen2_types,
      .read_hf = td_arch_read_hf_decoder,
      .model = LIST(llama_model, "", ""),
      .layer = LIST(llama_layer, "blk.", "model.layers."),
@@ -293,7 +304,7 @@ treadle_status td_model_resolve(const td_checkpoint *checkpoint, td_arena *arena
         TD_TRY(td_arch_read_gguf(out, err));
     } else {
         TD_TRY(find_hf_arch(checkpoint->hf, &out->arch, err));
-        TD_TRY(out->arch->read_hf(out, err));
+        TD_TRY(out->arch->read_hf(out, arena, err));
     }
     return find_tensors(out, arena, err);
 }

@@ -116,14 +116,14 @@ typedef struct td_arch {
     bool in_gguf;                /* read from GGUF files */
     td_rope_order gguf_rope;     /* the order in GGUF files; Hugging Face files have halves */
     const char *const *hf_types; /* model_type in config.json, NULL-terminated; NULL: not read from there */
-    treadle_status (*read_hf)(td_model *m, treadle_error *err);
+    treadle_status (*read_hf)(td_model *m, td_arena *arena, treadle_error *err);
     td_slot_list model, layer, encoder_layer;
     const char *const *ignored; /* names, '*' for anything, NULL-terminated: tensors without effect */
     const td_arch_graph *graphs;
     size_t n_graphs;
 } td_arch;
 
-typedef enum td_rope_scaling { TD_SCALING_NONE, TD_SCALING_LINEAR, TD_SCALING_YARN } td_rope_scaling;
+typedef enum td_rope_scaling { TD_SCALING_NONE, TD_SCALING_LINEAR, TD_SCALING_YARN, TD_SCALING_LLAMA3 } td_rope_scaling;
 
 struct td_model {
     const td_arch *arch;
@@ -137,6 +137,9 @@ struct td_model {
     bool tied; /* the head is the embedding table, whatever else the file holds */
     td_rope_scaling scaling;
     double rope_base, rope_factor, original_context, attn_factor, beta_fast, beta_slow;
+    double low_frequency, high_frequency; /* LLAMA3: turns over the original context */
+    int64_t window;                       /* keys that a query of a windowed layer sees, itself among them; 0: none */
+    const bool *windowed;                 /* [n_layers] where there is a window; NULL: all layers */
     const td_source_tensor *tensors[TD_MT_COUNT];
     const td_source_tensor *(*layers)[TD_LT_COUNT], *(*encoder_layers)[TD_LT_COUNT];
 };
@@ -151,7 +154,12 @@ treadle_status td_model_resolve(const td_checkpoint *checkpoint, td_arena *arena
 
 /* Hyperparameters of a model whose row is known. */
 treadle_status td_arch_read_gguf(td_model *m, treadle_error *err);
-treadle_status td_arch_read_hf_decoder(td_model *m, treadle_error *err);
-treadle_status td_arch_read_hf_speech(td_model *m, treadle_error *err);
+treadle_status td_arch_read_hf_decoder(td_model *m, td_arena *arena, treadle_error *err);
+treadle_status td_arch_read_hf_speech(td_model *m, td_arena *arena, treadle_error *err);
+
+/* The window of a layer, 0: it sees all keys. */
+static inline int64_t td_model_window(const td_model *m, int64_t layer) {
+    return m->windowed && !m->windowed[layer] ? 0 : m->window;
+}
 
 #endif

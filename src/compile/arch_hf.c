@@ -100,6 +100,60 @@ static treadle_status refuse_quantised(const config *c, const td_model *m) {
 
 /* --- decoders */
 
+/* --- rotary embeddings; `c` is the object that describes the scaling */
+
+static treadle_status read_factor(const config *c, td_model *m) {
+    TD_TRY(get_double(c, "factor", NAN, &m->rope_factor));
+    return m->rope_factor > 0 ? TREADLE_OK : wrong(c, "factor", find(c, "factor"), "a number above 0");
+}
+
+static treadle_status read_original_context(const config *c, td_model *m) {
+    const char *key = "original_max_position_embeddings";
+    TD_TRY(get_double(c, key, m->original_context, &m->original_context));
+    return m->original_context > 0 ? TREADLE_OK : wrong(c, key, find(c, key), "a number above 0");
+}
+
+static treadle_status read_llama3(const config *c, td_model *m) {
+    TD_TRY(read_factor(c, m));
+    TD_TRY(read_original_context(c, m));
+    TD_TRY(get_double(c, "low_freq_factor", NAN, &m->low_frequency));
+    TD_TRY(get_double(c, "high_freq_factor", NAN, &m->high_frequency));
+    if (!(m->low_frequency > 0) || !(m->high_frequency > m->low_frequency))
+        return wrong(c, "high_freq_factor", find(c, "high_freq_factor"),
+                     "a number above low_freq_factor, which is above 0");
+    return TREADLE_OK;
+}
+
+/* The factor on cos and sin: as it is given, or from the mscale numbers, or 1 + 0.1 ln(factor), which the tables multiply. */
+static treadle_status read_yarn(const config *c, td_model *m) {
+    double given, mscale, mscale_all;
+    TD_TRY(read_factor(c, m));
+    if (m->rope_factor < 1) return wrong(c, "factor", find(c, "factor"), "a number of 1 or more");
+    TD_TRY(read_original_context(c, m));
+    TD_TRY(get_double(c, "beta_fast", 32, &m->beta_fast));
+    TD_TRY(get_double(c, "beta_slow", 1, &m->beta_slow));
+    TD_TRY(get_double(c, "attention_factor", 0, &given));
+    TD_TRY(get_double(c, "mscale", 0, &mscale));
+    TD_TRY(get_double(c, "mscale_all_dim", 0, &mscale_all));
+    if (find(c, "truncate") && !td_json_bool_or(c->json, "truncate", true))
+        return unsupported(c, m, "truncate", "true");
+    double step = 0.1 * log(m->rope_factor);
+    if (given == 0 && mscale != 0 && mscale_all != 0) given = (1 + mscale * step) / (1 + mscale_all * step);
+    if (given != 0) m->attn_factor = given / (1 + step);
+    return TREADLE_OK;
+}
+
+static const struct {
+    const char *name;
+    td_rope_scaling scaling;
+    treadle_status (*read)(const config *c, td_model *m);
+} rope_types[] = {
+    {"default", TD_SCALING_NONE, NULL},
+    {"linear", TD_SCALING_LINEAR, read_factor},
+    {"yarn", TD_SCALING_YARN, read_yarn},
+    {"llama3", TD_SCALING_LLAMA3, read_llama3},
+};
+
 /* Older files: rope_theta and rope_scaling; newer ones: all in rope_parameters. */
 static treadle_status read_rope(const config *root, td_model *m) {
     const char *key = find(root, "rope_parameters") ? "rope_parameters" : "rope_scaling";
@@ -118,26 +172,42 @@ static treadle_status read_rope(const config *root, td_model *m) {
     type = find(&c, type_key);
     td_str name = type ? type->string : TD_STR("default");
     TD_TRY(get_double(&c, "rope_theta", m->rope_base, &m->rope_base));
-    if (td_str_is(name, "default")) return TREADLE_OK;
-    TD_TRY(get_double(&c, "factor", NAN, &m->rope_factor));
-    TD_TRY(get_double(&c, "original_max_position_embeddings", m->original_context, &m->original_context));
-    if (!(m->rope_factor > 0)) return wrong(&c, "factor", find(&c, "factor"), "a number above 0");
-    if (!(m->original_context > 0))
-        return wrong(&c, "original_max_position_embeddings", find(&c, "original_max_position_embeddings"),
-                     "a number above 0");
-    if (td_str_is(name, "linear")) return m->scaling = TD_SCALING_LINEAR, TREADLE_OK;
-    return unsupported(&c, m, type_key, "default, linear");
+    if (!(m->rope_base > 0)) return wrong(&c, "rope_theta", find(&c, "rope_theta"), "a number above 0");
+    for (size_t i = 0; i < TD_COUNT(rope_types); i++) {
+        if (!td_str_is(name, rope_types[i].name)) continue;
+        m->scaling = rope_types[i].scaling;
+        return rope_types[i].read ? rope_types[i].read(&c, m) : TREADLE_OK;
+    }
+    return unsupported(&c, m, type_key, "default, linear, yarn, llama3");
 }
 
-static treadle_status refuse_windows(const config *c, td_model *m) {
-    bool used = !find(c, "use_sliding_window") || td_json_bool_or(c->json, "use_sliding_window", true);
-    const td_json *window = find(c, "sliding_window");
-    if (window && window->kind != TD_JSON_INT) return wrong(c, "sliding_window", window, "an integer");
-    if (!window || !used || window->as_int >= m->context) return TREADLE_OK;
-    return unsupported(c, m, "sliding_window", "none, or at least max_position_embeddings");
+/* Windows of attention: on all layers, on those from max_window_layers on, or as layer_types lists them. */
+static treadle_status read_windows(const config *c, td_model *m, td_arena *arena) {
+    static const char *const layer_words[] = {"full_attention", "sliding_attention"};
+    const td_json *window = find(c, "sliding_window"), *types = find(c, "layer_types");
+    bool use, by_number = find(c, "use_sliding_window") != NULL;
+    int64_t first = 0, i = 0;
+    TD_TRY(get_bool(c, "use_sliding_window", true, &use));
+    if (!window || !use) return TREADLE_OK;
+    TD_TRY(get_int(c, "sliding_window", 1, INT32_MAX, -1, &m->window));
+    if (by_number) TD_TRY(get_int(c, "max_window_layers", 0, INT32_MAX, 28, &first));
+    bool *windowed = TD_ARENA_ARRAY(arena, bool, (size_t)m->n_layers);
+    if (!windowed) return td_fail_memory(c->err, "layers", (size_t)m->n_layers);
+    for (i = 0; i < m->n_layers; i++) windowed[i] = i >= first;
+    m->windowed = windowed;
+    if (!types) return TREADLE_OK;
+    if (types->kind != TD_JSON_ARRAY || types->n != m->n_layers)
+        return wrong(c, "layer_types", types, "an array of one word for each layer");
+    i = 0;
+    for (const td_json *v = types->first; v; v = v->next, i++) {
+        windowed[i] = td_str_is(v->string, layer_words[1]);
+        if (!windowed[i] && !td_str_is(v->string, layer_words[0]))
+            return unsupported(c, m, "layer_types", "full_attention, sliding_attention");
+    }
+    return TREADLE_OK;
 }
 
-treadle_status td_arch_read_hf_decoder(td_model *m, treadle_error *err) {
+treadle_status td_arch_read_hf_decoder(td_model *m, td_arena *arena, treadle_error *err) {
     const config c = {m->checkpoint->hf->config, "", err};
     int64_t hidden, ffn;
     double epsilon;
@@ -167,13 +237,14 @@ treadle_status td_arch_read_hf_decoder(td_model *m, treadle_error *err) {
     m->sizes[TD_SIZE_FFN] = ffn;
     m->sizes[TD_SIZE_QUERY] = m->n_heads * m->head_dim;
     m->sizes[TD_SIZE_KV] = m->n_kv_heads * m->head_dim;
-    TD_TRY(refuse_windows(&c, m));
+    TD_TRY(read_windows(&c, m, arena));
     return read_rope(&c, m);
 }
 
 /* --- speech: a convolutional front, an encoder, a decoder */
 
-treadle_status td_arch_read_hf_speech(td_model *m, treadle_error *err) {
+treadle_status td_arch_read_hf_speech(td_model *m, td_arena *arena, treadle_error *err) {
+    (void)arena;
     const config c = {m->checkpoint->hf->config, "", err};
     int64_t *sizes = m->sizes;
     TD_TRY(refuse_quantised(&c, m));

@@ -18,7 +18,7 @@ typedef struct td_builder {
     bool fused;                    /* GroupQueryAttention; else the same in standard operators (parts_attention.c) */
     td_str cos, sin;               /* tables [context, rotary_dim / 2] */
     td_str seqlens, total;         /* fused: int32 [batch] and scalar */
-    td_str bias;                   /* unfused: attention bias [batch, 1, 1, seq, total] */
+    td_str bias, window_bias;      /* unfused: attention bias [batch, 1, 1, seq, total]; that of windowed layers */
     td_str cos_rows, sin_rows;     /* unfused: the rows of this step's positions, [batch, 1, seq, rotary_dim / 2] */
     bool uses_matmul, uses_gather; /* of the treadle functions */
 } td_builder;

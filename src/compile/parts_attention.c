@@ -34,7 +34,15 @@ static td_str dimension(td_builder *b, const char *name, td_str value, int64_t a
     return td_graph_op(g, "Gather", td_graph_name(g, "%s", name), shape, td_graph_int(g, axis), none);
 }
 
-/* bias = 0 where key t is real and not after query s, else the lowest float; [batch, 1, 1, seq, total]. */
+/* 0 where the mask is true, else the lowest float. */
+static td_str bias_of(td_builder *b, const char *name, td_str visible) {
+    td_graph *g = &b->graph;
+    return td_graph_op(g, "Where", td_graph_name(g, "%s", name), visible, td_graph_float(g, "float.zero", 0),
+                       td_graph_float(g, "float.lowest", -3.4028235e38f));
+}
+
+/* Visible are keys that are real, not after the query, and in windowed layers less than a window before it;
+ * [batch, 1, 1, seq, total]. */
 static void unfused_bias(td_builder *b, td_str mask) {
     td_graph *g = &b->graph;
     td_str zero = td_graph_int(g, 0), one = td_graph_int(g, 1);
@@ -49,8 +57,11 @@ static void unfused_bias(td_builder *b, td_str mask) {
     td_str wide = td_graph_op(g, "Unsqueeze", TD_STR("mask.wide"), real,
                               td_graph_ints(g, "ints.1_2_3", (const int64_t[]){1, 2, 3}, 3), none);
     td_str both = td_graph_op(g, "And", TD_STR("mask.both"), causal, wide, none);
-    b->bias = td_graph_op(g, "Where", TD_STR("mask.bias"), both, td_graph_float(g, "float.zero", 0),
-                          td_graph_float(g, "float.lowest", -3.4028235e38f));
+    b->bias = bias_of(b, "mask.bias", both);
+    if (!b->model.window) return;
+    td_str low = td_graph_op(g, "Sub", TD_STR("mask.low"), column, td_graph_int(g, b->model.window), none);
+    td_str near = td_graph_op(g, "Greater", TD_STR("mask.near"), keys, low, none);
+    b->window_bias = bias_of(b, "mask.window_bias", td_graph_op(g, "And", TD_STR("mask.window"), both, near, none));
 }
 
 static td_str table_rows(td_builder *b, const char *name, td_str table, td_str positions) {
@@ -148,6 +159,7 @@ static td_str fused_attention(td_builder *b, int64_t layer, const qkv *in) {
     td_gnode_int(g, n, "num_heads", m->n_heads);
     td_gnode_int(g, n, "rotary_interleaved", 0);
     if (m->attention_scale != 0) td_gnode_float(g, n, "scale", m->attention_scale);
+    if (td_model_window(m, layer)) td_gnode_int(g, n, "local_window_size", td_model_window(m, layer));
     return name;
 }
 
@@ -240,7 +252,8 @@ static td_str unfused_attention(td_builder *b, int64_t layer, const qkv *in) {
     keys = td_graph_op(g, "Unsqueeze", named(&n, "k_wide"), keys, two, none);
     td_str values = td_graph_op(g, "Unsqueeze", named(&n, "v_wide"), v, two, none);
     td_str scores = td_graph_op(g, "MatMul", named(&n, "scores"), queries, keys, none);
-    scores = td_graph_op(g, "Add", named(&n, "masked"), scores, b->bias, none);
+    scores =
+        td_graph_op(g, "Add", named(&n, "masked"), scores, td_model_window(m, layer) ? b->window_bias : b->bias, none);
     td_gnode *soft = td_graph_add(g, "", "Softmax", named(&n, "weights"));
     td_gnode_input(g, soft, scores);
     td_gnode_int(g, soft, "axis", -1);

@@ -1,7 +1,8 @@
 /* compile/rope.c - the tables of the rotary embedding.
  *
  * Angles are position * frequency in float32, as transformers has them. Frequencies: base^(-2i/d), divided per frequency by
- * rope_freqs (the llama 3 scaling in a GGUF), linearly scaled, or by YaRN (Peng et al., arXiv 2309.00071). */
+ * rope_freqs (the llama 3 scaling in a GGUF), linearly scaled, by YaRN (Peng et al., arXiv 2309.00071), or as Llama 3 does it
+ * (the low frequencies divided, the high ones kept, a ramp between). */
 #include "compile/parts.h"
 
 #include "base/alloc.h"
@@ -26,6 +27,12 @@ static void fill_frequencies(const td_model *m, const float *divisors, float *ou
         double frequency =
             pow(m->rope_base, -2.0 * (double)i / (double)m->rotary_dim) / (divisors ? (double)divisors[i] : 1.0);
         if (m->scaling == TD_SCALING_LINEAR) frequency /= factor;
+        if (m->scaling == TD_SCALING_LLAMA3) {
+            double turns = m->original_context * frequency / two_pi; /* over the original context */
+            double smooth = (turns - m->low_frequency) / (m->high_frequency - m->low_frequency);
+            smooth = fmin(1, fmax(0, smooth));
+            frequency = frequency / factor * (1 - smooth) + frequency * smooth;
+        }
         if (m->scaling == TD_SCALING_YARN) {
             double ramp = fmin(1, fmax(0, ((double)i - low) / fmax(0.001, high - low)));
             frequency = frequency / factor * ramp + frequency * (1 - ramp);

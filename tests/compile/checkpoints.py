@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 import testing
 
-NAMES = ["gguf_llama_f16", "gguf_llama_q4_0", "gguf_llama_q8_0", "gguf_llama_k4_k5_k6"]
+NAMES = ["gguf_llama_f16", "gguf_llama_q4_0", "gguf_llama_q8_0", "gguf_llama_k4_k5_k6", "gguf_qwen2_q8_0"]
 
 
 def unpack(folder):

@@ -10,7 +10,7 @@ import checkpoints
 import numpy as np
 import testing
 
-SPEECH, DECODERS = "whisper", ["llama", "qwen2"]
+SPEECH, DECODERS = "whisper", ["llama", "llama3_tied_ropescaled", "mistral", "qwen2"]
 
 
 def unpack(folder):
@@ -137,6 +137,66 @@ def test_decoders():
                 session.reset()
                 logits = session.step(prompt)
                 testing.near(logits[arrays[f"rows_prompt{i}"]], arrays[f"logits_prompt{i}"], want["atol"], f"{name} prompt {i}")
+
+
+def as_gguf(folder):
+    """The weights of a llama under the names of a GGUF file, rotary halves turned into pairs."""
+    names = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    parts = {"self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+             "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm",
+             "post_attention_layernorm": "ffn_norm"}
+    out = {}
+    for name, (entry, raw) in read_safetensors(os.path.join(folder, "model.safetensors")).items():
+        kind = {"F32": np.float32, "F16": np.float16}.get(entry["dtype"])
+        values = np.frombuffer(raw, kind) if kind else (np.frombuffer(raw, np.uint16).astype(np.uint32) << 16).view(np.float32)
+        values = values.reshape(entry["shape"]).astype(np.float32)
+        stem, end = name.rsplit(".", 1)
+        if stem.startswith("model.layers."):
+            layer, part = stem[len("model.layers."):].split(".", 1)
+            if part in ("self_attn.q_proj", "self_attn.k_proj"):
+                values = values.reshape(-1, 2, 4, values.shape[-1]).swapaxes(1, 2).reshape(values.shape)  # heads of 8
+            names[stem] = f"blk.{layer}.{parts[part]}"
+        out[f"{names[stem]}.{end}"] = values
+    return out
+
+
+def test_rotary_scaling():
+    """Each kind of rope_scaling against float64 with frequencies by the formulas of the papers."""
+    d, f = 8, 10000.0 ** (-np.arange(0, 8, 2) / 8)
+    turns = lambda beta: d * np.log(32 / (beta * 2 * np.pi)) / (2 * np.log(10000.0))
+    low, high = max(0, np.floor(turns(4))), min(d - 1, np.ceil(turns(0.5)))
+    ramp = np.clip((np.arange(d // 2) - low) / max(0.001, high - low), 0, 1)
+    yarn = f / 4 * ramp + f * (1 - ramp)
+    smooth = np.clip((32 * f / (2 * np.pi) - 0.5) / (2 - 0.5), 0, 1)
+    more = {"factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 4, "beta_slow": 0.5}
+    log = 0.1 * np.log(4)
+    cases = [
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, dict(frequency=f / 2)),
+        ({"rope_scaling": {"rope_type": "yarn", **more}}, dict(frequency=yarn, magnitude=1 + log)),
+        ({"rope_scaling": {"rope_type": "yarn", **more, "attention_factor": 1.5}}, dict(frequency=yarn, magnitude=1.5)),
+        ({"rope_scaling": {"rope_type": "yarn", **more, "mscale": 2.0, "mscale_all_dim": 0.5}},
+         dict(frequency=yarn, magnitude=(1 + 2 * log) / (1 + 0.5 * log))),
+        ({"rope_scaling": {"rope_type": "llama3", **more, "low_freq_factor": 0.5, "high_freq_factor": 2.0}},
+         dict(frequency=f / 4 * (1 - smooth) + f * smooth)),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}, dict(base=500.0)),
+        ({"rope_parameters": {"rope_type": "linear", "factor": 3, "rope_theta": 500.0}},
+         dict(frequency=500.0 ** (-np.arange(0, 8, 2) / 8) / 3)),
+    ]
+    with testing.temp_dir() as temp:
+        folder = os.path.join(unpack(temp), "llama")
+        truth, path = as_gguf(folder), os.path.join(folder, "config.json")
+        config = json.load(open(path, encoding="utf-8"))
+        ids = [3, 60, 7, 7, 41, 0, 12, 33, 5] * 5
+        for i, (change, wanted) in enumerate(cases):
+            json.dump({**config, **change}, open(path, "w", encoding="utf-8"))
+            out = os.path.join(temp, f"out{i}")
+            checkpoints.build(folder, out)
+            want = checkpoints.reference(truth, ids, layers=3, **wanted)
+            testing.near(checkpoints.Session(out).step(ids), want, 3e-4 * max(1, np.abs(want).max() / 10), str(change))
+        for change, parts in [({"rope_type": "longrope"}, ["longrope", "yarn"]), ({"rope_type": "yarn"}, ["'factor' is missing"]),
+                              ({"rope_type": "yarn", "factor": 0.5}, ["'factor' is 0.5"]), ({"rope_type": "linear", "factor": -1}, ["'factor' is -1"])]:
+            json.dump({**config, "rope_scaling": change}, open(path, "w", encoding="utf-8"))
+            refused(folder, os.path.join(temp, "out"), *parts)
 
 
 def test_shards_and_links():

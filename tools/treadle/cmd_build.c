@@ -48,7 +48,7 @@ const td_command td_command_build = {
     .arguments = "SRC -o DIR",
     .summary = "compile a checkpoint into a model folder",
     .help =
-        "SRC is a GGUF file (version 2 and 3; llama) or a Hugging Face folder with config.json and safetensors (llama, mistral,\n"
+        "SRC is a GGUF file (version 2 and 3; llama, qwen2) or a Hugging Face folder with config.json and safetensors (llama, mistral,\n"
         "qwen2, whisper). Values are carried over as they are. The folder holds ONNX graphs and their data, genai_config.json\n"
         "and the tokenizer's files, and runs in ONNX Runtime too.",
     .options = build_options,
