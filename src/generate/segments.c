@@ -11,7 +11,7 @@ static double seconds(const td_time_tokens *t, int32_t id) { return (double)(id 
 static size_t one_segment(const td_time_tokens *t, const int32_t *ids, size_t n, td_segment *out) {
     double start = 0, end = t->clip_s;
     for (size_t i = 0; i < n; i++)
-        if (is_time(t, ids[i]) && ids[i] > t->begin) end = seconds(t, ids[i]);
+        if (is_time(t, ids[i])) end = ids[i] > t->begin ? seconds(t, ids[i]) : t->clip_s;
     *out = (td_segment){start, end, 0, n};
     return n > 0;
 }
