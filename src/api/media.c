@@ -208,7 +208,6 @@ treadle_status treadle_transcribe(treadle_model *model, const treadle_audio *aud
     TD_NEED(audio);
     TD_NEED(out);
     treadle_transcribe_options_init(&own);
-    if (options)
-        TD_TRY(td_api_options(options, &own, sizeof own, "treadle_transcribe_options_init", error));
+    if (options) TD_TRY(td_api_options(options, &own, sizeof own, "treadle_transcribe_options_init", error));
     return td_transcribe(model, &audio->audio, &own, out, error);
 }
