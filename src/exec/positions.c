@@ -3,7 +3,7 @@
  * Text counts up in all three. An image's tokens lie on its grid, from where the text stood; a video's frames also advance in time,
  * by tokens_per_second where the frame rate is known. After either, text goes on behind the longer side of the grid.
  * Every token remembers where text would go on after it, so a row can be cut anywhere.
- * Source: transformers 5.23, get_rope_index of the Qwen2.5-VL and Qwen3-VL models. */
+ * Source: transformers 5.23, get_rope_index. */
 #include "exec/exec.h"
 #include "tensor/half.h"
 

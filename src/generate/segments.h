@@ -1,7 +1,7 @@
 /* generate/segments.h - what a transcript's tokens say about time: pieces between two times, and when each token was spoken.
  *
  * Pure functions over ids and attention weights; they know no text and no sound.
- * Source: transformers, WhisperGenerationMixin._retrieve_segment, _median_filter, _dynamic_time_warping. */
+ * Source: transformers, _retrieve_segment, _median_filter and _dynamic_time_warping of its speech generation. */
 #ifndef TD_GENERATE_SEGMENTS_H
 #define TD_GENERATE_SEGMENTS_H
 

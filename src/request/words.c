@@ -2,7 +2,7 @@
  *
  * The decoder runs once more over the window's tokens, with its cross attention; tokens are aligned to frames and joined to words: a
  * word begins with a space, or with every character where a language writes none; marks stay with the word they belong to.
- * Source: openai/whisper, timing.py. */
+ * Source: Radford et al. 2022, the authors' timing by cross attention. */
 #include "request/transcribe.h"
 
 #include "base/alloc.h"

@@ -3,7 +3,7 @@
  * Times come in pairs around a text and never run back: after text and one time another time or the end follows; after two times,
  * text; a time is at least the last one (later, where it closes a text that it opened). The first token is a time, and not too late. When the times
  * together are likelier than any text, a time is chosen.
- * Source: the rules of openai/whisper's decoding, as transformers' WhisperTimeStampLogitsProcessor states them. */
+ * Source: Radford et al. 2022, the authors' decoding rules; transformers states them as a logits processor. */
 #include "sample/sample.h"
 
 #include <math.h>

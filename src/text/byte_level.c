@@ -1,5 +1,5 @@
 /* text/byte_level.c - the alphabet of byte-level vocabularies: printable Latin-1 bytes are themselves, the other 68 are
- * U+0100 and on, in order (first used by GPT-2). */
+ * U+0100 and on, in order. */
 #include "text/parts.h"
 #include "text/unicode.h"
 

@@ -168,14 +168,14 @@ static treadle_status byte_level(const void *data, td_work *work, td_str in, td_
     return done(out, err);
 }
 
-/* --- BertNormalizer */
+/* --- the text of word-piece vocabularies */
 
-typedef struct bert_options {
+typedef struct word_piece_options {
     bool clean_text, handle_chinese, strip_accents, lowercase;
-} bert_options;
+} word_piece_options;
 
-static treadle_status parse_bert(td_loader *loader, const td_json *json, void **data) {
-    bert_options *options = TD_ARENA_NEW(loader->arena, bert_options);
+static treadle_status parse_word_piece_text(td_loader *loader, const td_json *json, void **data) {
+    word_piece_options *options = TD_ARENA_NEW(loader->arena, word_piece_options);
     if (!options) return td_loader_memory(loader, "a normalizer");
     options->clean_text = td_json_bool_or(json, "clean_text", true);
     options->handle_chinese = td_json_bool_or(json, "handle_chinese_chars", true);
@@ -190,14 +190,14 @@ static bool is_nonspacing(uint32_t code_point, uint32_t arg) {
     return td_unicode_in(TD_UNICODE_NONSPACING, code_point);
 }
 
-/* The blocks that BERT sets apart by spaces; the last but two begins where the reference has it, not where the block does. */
+/* The blocks that word-piece vocabularies set apart by spaces; the last but two begins where the reference has it, not where the block does. */
 static bool is_chinese(uint32_t c) {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
            (c >= 0x2A700 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) ||
            (c >= 0x2F800 && c <= 0x2FA1F);
 }
 
-static void bert_chars(const bert_options *options, td_work *work, td_str in, td_buf *out) {
+static void word_piece_chars(const word_piece_options *options, td_work *work, td_str in, td_buf *out) {
     for (size_t i = 0, length; i < in.n; i += length) {
         uint32_t code_point = td_unicode_next(in.p + i, &length);
         bool space = options->clean_text && td_unicode_in(TD_UNICODE_WHITE_SPACE, code_point);
@@ -212,11 +212,11 @@ static void bert_chars(const bert_options *options, td_work *work, td_str in, td
     }
 }
 
-static treadle_status bert(const void *data, td_work *work, td_str in, td_buf *out, treadle_error *err) {
-    const bert_options *options = data;
+static treadle_status word_piece_text(const void *data, td_work *work, td_str in, td_buf *out, treadle_error *err) {
+    const word_piece_options *options = data;
     td_buf chars = {0}, plain = {0};
     treadle_status status = TREADLE_OK;
-    bert_chars(options, work, in, &chars);
+    word_piece_chars(options, work, in, &chars);
     if (options->strip_accents) {
         td_buf decomposed = {0};
         status = normal_form(TD_NFD, td_buf_view(&chars), &decomposed, err);
@@ -244,7 +244,7 @@ static const td_part_kind kinds[] = {
     {.type = "Replace", .parse = parse_replace, .normalize = replace},
     {.type = "Prepend", .parse = parse_prepend, .normalize = prepend},
     {.type = "ByteLevel", .normalize = byte_level},
-    {.type = "BertNormalizer", .parse = parse_bert, .normalize = bert},
+    {.type = "BertNormalizer", .parse = parse_word_piece_text, .normalize = word_piece_text},
 };
 
 const td_slot td_normalizer_slot = {"normalizer", "normalizers", kinds, TD_COUNT(kinds)};

@@ -67,7 +67,7 @@ static treadle_status pair_id(td_loader *loader, const td_json *json, const char
 }
 
 /* [CLS] text [SEP] */
-static treadle_status parse_bert(td_loader *loader, const td_json *json, void **data) {
+static treadle_status parse_cls_sep(td_loader *loader, const td_json *json, void **data) {
     td_ids ids = {0};
     treadle_status status = pair_id(loader, json, "cls", &ids);
     if (status == TREADLE_OK && !td_vec_push(&ids, -1)) status = td_loader_memory(loader, "a post-processor");
@@ -106,8 +106,8 @@ static treadle_status run_nothing(const void *data, td_ids *ids, size_t from, tr
 static const td_part_kind kinds[] = {
     {.type = "TemplateProcessing", .parse = parse_template, .post_process = run_template},
     {.type = "ByteLevel", .post_process = run_nothing},
-    {.type = "RobertaProcessing", .parse = parse_bert, .post_process = run_template},
-    {.type = "BertProcessing", .parse = parse_bert, .post_process = run_template},
+    {.type = "RobertaProcessing", .parse = parse_cls_sep, .post_process = run_template},
+    {.type = "BertProcessing", .parse = parse_cls_sep, .post_process = run_template},
 };
 
 const td_slot td_post_processor_slot = {"post_processor", "processors", kinds, TD_COUNT(kinds)};

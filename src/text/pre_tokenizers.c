@@ -2,7 +2,8 @@
 #include "text/parts.h"
 #include "text/unicode.h"
 
-static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+static const char byte_level_pattern[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 /* Rewrites every piece: write appends the new text of one. */
 typedef void rewrite_fn(const void *arg, const td_piece *piece, td_str text, td_buf *out);
@@ -39,7 +40,7 @@ static treadle_status parse_byte_level(td_loader *loader, const td_json *json, v
     options->add_prefix_space = td_json_bool_or(json, "add_prefix_space", true);
     if (td_json_bool_or(json, "use_regex", true)) {
         td_regex *regex = NULL;
-        TD_TRY(td_regex_compile(TD_STR(gpt2_pattern), &regex, loader->err));
+        TD_TRY(td_regex_compile(TD_STR(byte_level_pattern), &regex, loader->err));
         if (!td_vec_push(&loader->tokenizer->regexes, regex)) {
             td_regex_free(regex);
             return td_loader_memory(loader, "a pre-tokenizer");
@@ -202,7 +203,7 @@ static treadle_status whitespace_split(const void *data, td_work *work, treadle_
     return td_split_by_char(work, is_in, TD_UNICODE_WHITE_SPACE, TD_SPLIT_REMOVED, err);
 }
 
-static treadle_status bert(const void *data, td_work *work, treadle_error *err) {
+static treadle_status word_piece_cut(const void *data, td_work *work, treadle_error *err) {
     TD_TRY(whitespace_split(data, work, err));
     return td_split_by_char(work, is_in, TD_UNICODE_PUNCTUATION, TD_SPLIT_ISOLATED, err);
 }
@@ -267,7 +268,7 @@ static const td_part_kind kinds[] = {
     {.type = "Punctuation", .parse = parse_punctuation, .pre_tokenize = punctuation},
     {.type = "Whitespace", .pre_tokenize = whitespace},
     {.type = "WhitespaceSplit", .pre_tokenize = whitespace_split},
-    {.type = "BertPreTokenizer", .pre_tokenize = bert},
+    {.type = "BertPreTokenizer", .pre_tokenize = word_piece_cut},
     {.type = "FixedLength", .parse = parse_fixed_length, .pre_tokenize = fixed_length},
     {.type = "CharDelimiterSplit", .parse = parse_delimiter, .pre_tokenize = char_delimiter_split},
 };
