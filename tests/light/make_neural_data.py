@@ -415,6 +415,88 @@ def spectrum_cases():
     case("mel_weight_matrix", "MelWeightMatrix", arrays, opset=17, out_types=[F32], constants=("in_0", "in_1"))
 
 
+def space_cases():
+    x = whole(2, 12, 4, 6)
+    for mode in ("DCR", "CRD"):
+        case(f"depth_to_space_{mode.lower()}", "DepthToSpace", [x], opset=13, blocksize=2, mode=mode)
+    case("depth_to_space_1", "DepthToSpace", [x], opset=1, blocksize=2, want=answer("DepthToSpace", [x], opset=13, blocksize=2))
+    case("space_to_depth", "SpaceToDepth", [x], opset=13, blocksize=2)
+    for dtype in (np.uint8, np.int64, F16, F64):
+        name = np.dtype(dtype).name
+        case(f"depth_to_space_{name}", "DepthToSpace", [x.astype(dtype)], opset=13, blocksize=2, want=answer("DepthToSpace", [x], blocksize=2))
+        case(f"space_to_depth_{name}", "SpaceToDepth", [x.astype(dtype)], opset=13, blocksize=2, want=answer("SpaceToDepth", [x], blocksize=2))
+    for name, axes, shape in (("all", None, [1, 15, 4, 3]), ("axes", [-1, 1], [9, 5])):
+        more = {} if axes is None else {"axes": axes}
+        case(f"center_crop_pad_{name}", "CenterCropPad", [x, np.array(shape, np.int64)], opset=18, constants=("in_1",), **more)
+        case(f"center_crop_pad_given_{name}", "CenterCropPad", [x.astype(np.int32), np.array(shape, np.int32)], opset=18,
+             want=answer("CenterCropPad", [x, np.array(shape, np.int64)], opset=18, **more), **more)
+    for name, image, block, more in (("plain", (5, 6), (2, 3), {}), ("all", (9, 8), (3, 2), dict(strides=[2, 1], dilations=[1, 3], pads=[1, 0, 0, 2])),
+                                     ("flat", (20,), (4,), dict(strides=[2]))):
+        n = len(image)
+        pads = more.get("pads", [0] * 2 * n)
+        windows = [(image[d] + pads[d] + pads[n + d] - (block[d] - 1) * more.get("dilations", [1] * n)[d] - 1) // more.get("strides", [1] * n)[d] + 1
+                   for d in range(n)]
+        columns = whole(2, 3 * int(np.prod(block)), int(np.prod(windows)))
+        case(f"col2im_{name}", "Col2Im", [columns, np.array(image, np.int64), np.array(block, np.int64)], opset=18, constants=("in_1", "in_2"), **more)
+    y, indices = answer("MaxPool", [whole(1, 2, 6, 8, high=90)], 1, opset=12, kernel_shape=[2, 2], strides=[2, 2])[0], None
+    indices = (np.arange(24).reshape(1, 2, 3, 4) * 4 + np.arange(4)).astype(np.int64) % 96
+    case("max_unpool", "MaxUnpool", [y, indices], opset=11, kernel_shape=[2, 2], strides=[2, 2])
+    flat = np.zeros(96, F64)
+    flat[indices.ravel()] = y.ravel()
+    case("max_unpool_f64_shape", "MaxUnpool", [y.astype(F64), indices, np.array([1, 2, 7, 9], np.int64)], opset=11, kernel_shape=[2, 2], strides=[2, 2],
+         want=[np.pad(flat.reshape(1, 2, 6, 8), [(0, 0), (0, 0), (0, 1), (0, 1)])])
+    case("det", "Det", [base.values(2, 3, 5, 5)], opset=11)
+    square = base.values(4, 4, dtype=F64)
+    case("det_f64", "Det", [square], opset=11, want=[np.linalg.det(square)])
+
+
+def sample_cases():
+    x, grid = np.abs(base.values(2, 3, 5, 7)) + F32(1), (1.3 * rng.uniform(-1, 1, (2, 4, 6, 2))).astype(F32)
+    deep, deep_grid = np.abs(base.values(1, 2, 3, 4, 5)) + F32(1), (1.3 * rng.uniform(-1, 1, (1, 2, 3, 4, 3))).astype(F32)
+    for mode, padding, corners in ((m, p, c) for m in ("linear", "nearest", "cubic") for p in ("zeros", "border", "reflection") for c in (0, 1)):
+        more = dict(padding_mode=padding, align_corners=corners)
+        case(f"grid_sample_{mode}_{padding}_{corners}", "GridSample", [x, grid], opset=20, mode=mode, **more)
+        if mode != "cubic":
+            case(f"grid_sample_3d_{mode}_{padding}_{corners}", "GridSample", [deep, deep_grid], opset=20, mode=mode, **more)
+    case("grid_sample_16", "GridSample", [x, grid], opset=16, mode="bicubic")
+    for name, dtype in (("f16", F16), ("bf16", BF16), ("f64", F64)):
+        case(f"grid_sample_{name}", "GridSample", [x.astype(dtype), grid], opset=22 if dtype == BF16 else 20, mode="linear",
+             want=answer("GridSample", [x.astype(dtype).astype(F32), grid], opset=20))
+    for corners in (0, 1):
+        case(f"affine_grid_2d_{corners}", "AffineGrid", [base.values(2, 2, 3), np.array([2, 3, 4, 5], np.int64)], opset=20, align_corners=corners)
+        case(f"affine_grid_3d_{corners}", "AffineGrid", [base.values(2, 3, 4), np.array([2, 3, 2, 4, 5], np.int64)], opset=20, align_corners=corners,
+             constants=("in_1",))
+    image, rois = base.values(2, 3, 16, 20), np.array([[1, 2, 14, 11], [0, 0, 19, 15], [3.5, 2.25, 6, 9.75], [-4, 10, 30, 14]], F32)
+    where = np.array([1, 0, 1, 1], np.int64)
+    for mode in ("avg", "max"):
+        for sampling in (0, 2):
+            for way in ("half_pixel", "output_half_pixel"):
+                case(f"roi_align_{mode}_{sampling}_{way}", "RoiAlign", [image, rois, where], opset=16, mode=mode, sampling_ratio=sampling, output_height=3,
+                     output_width=4, spatial_scale=0.8, coordinate_transformation_mode=way)
+        case(f"roi_align_10_{mode}", "RoiAlign", [image, rois, where], opset=10, mode=mode, output_height=2, output_width=2)
+    case("max_roi_pool", "MaxRoiPool", [image, np.concatenate([where[:, None].astype(F32), np.abs(rois)], 1)], opset=1, pooled_shape=[3, 4], spatial_scale=0.7)
+
+
+def deformed():
+    """A deformable convolution without offsets is a convolution; whole offsets move what is read."""
+    x, w, bias = whole(2, 4, 7, 8), whole(6, 2, 3, 2), whole(6)
+    more = dict(pads=[1, 0, 1, 1], strides=[1, 2], dilations=[1, 2], group=2)
+    want = answer("Conv", [x, w, bias], **more)[0]
+    size = want.shape[2:]
+    zero = np.zeros((2, 2 * 2 * 6) + size, F32)
+    for name, dtype in (("f32", F32), ("f64", F64), ("f16", F16)):
+        case(f"deform_conv_none_{name}", "DeformConv", [a.astype(dtype) for a in (x, w, zero, bias)], opset=19, offset_group=2, want=[want], **more)
+    mask = np.full((2, 2 * 6) + size, 0.5, F32)
+    case("deform_conv_mask", "DeformConv", [x, w, zero, bias, mask], opset=19, offset_group=2, constants=("in_1",),
+         want=[(want - bias[:, None, None]) / 2 + bias[:, None, None]], **more)
+    moved = zero.reshape((2, 2, 6, 2) + size).copy()
+    moved[:, :, :, 0] = -1
+    moved[:, :, :, 1] = 2
+    inside = np.pad(x, [(0, 0), (0, 0), (2, 0), (0, 3)])[:, :, :, 2:]
+    want = answer("Conv", [inside, w, bias], strides=[1, 2], dilations=[1, 2], group=2)[0]
+    case("deform_conv_moved", "DeformConv", [x, w, moved.reshape(zero.shape), bias], opset=19, offset_group=2, want=[want], **more)
+
+
 if __name__ == "__main__":
     shutil.rmtree(base.HERE, ignore_errors=True)
     conv_cases()
@@ -427,3 +509,6 @@ if __name__ == "__main__":
     integer_cases()
     quantised_cases()
     spectrum_cases()
+    space_cases()
+    sample_cases()
+    deformed()
