@@ -3,10 +3,12 @@
  * Q, K and V are [batch, heads, tokens, size] or [batch, tokens, heads * size]. New keys and values go behind the past
  * ones; a present that lies in past's memory gets only the new rows. Query i sees keys up to past + i when causal; a mask
  * shorter than the keys hides what is beyond it, as does nonpad_kv_seqlen. float32, float16 and bfloat16 run in the
- * attention kernel; float64, and all types when qk_matmul_output is wanted, in plain float64 loops. A query that sees no
- * key gives zeros. */
+ * attention kernel; float64, and the halves when qk_matmul_output is wanted, in plain float64 loops. Of float32 that output
+ * is made beside the kernel, by matrix products. A query that sees no key gives zeros. */
 #include "kernels/attention_f32.h"
+#include "kernels/rows_f32.h"
 #include "light/ops/heads.h"
+#include "light/ops/product.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -196,6 +198,12 @@ static int64_t first_key(const attention_run *w, int64_t b) {
     return input(w->r, IN_NONPAD) ? TD_MAX(visible(w, b) - w->n.n_q, (int64_t)0) : w->n.n_past;
 }
 
+/* Query i sees the keys before this one. */
+static int64_t end_of_keys(const attention_run *w, int64_t b, int64_t i) {
+    int64_t seen = visible(w, b);
+    return w->s->causal ? TD_MIN(seen, first_key(w, b) + i + 1) : seen;
+}
+
 /* The mask as float32 to be added, with strides of 0 where it broadcasts. */
 static treadle_status set_mask(attention_run *w) {
     const td_tensor *t = input(w->r, IN_MASK);
@@ -362,6 +370,65 @@ static treadle_status run_kernel(attention_run *w) {
     return TREADLE_OK;
 }
 
+/* --- qk_matmul_output of float32 */
+
+/* From products to what is asked for, in place: the stages that score_row has. */
+static void finish_qk_row(const attention_run *w, int64_t row, float *scores, const td_rows_f32_kernels *kernels) {
+    const attention_state *s = w->s;
+    int64_t i = row % w->n.n_q, h = row / w->n.n_q % w->n.n_heads, b = row / w->n.n_q / w->n.n_heads;
+    int64_t end = end_of_keys(w, b, i);
+    const float *mask = w->mask ? w->mask + b * w->mask_batch + h * w->mask_head + i * w->mask_query : NULL;
+    float max = -INFINITY;
+
+    for (int64_t j = 0; j < w->n_keys; j++) scores[j] *= w->scale;
+    if (s->softcap > 0 && s->qk_mode >= QK_CAPPED)
+        for (int64_t j = 0; j < w->n_keys; j++) scores[j] = s->softcap * tanhf(scores[j] / s->softcap);
+    if (s->qk_mode < QK_MASKED) return;
+    for (int64_t j = 0; mask && j < end; j++) scores[j] += mask[j];
+    for (int64_t j = end; j < w->n_keys; j++) scores[j] = -INFINITY;
+    if (s->qk_mode < QK_SOFTMAX) return;
+    for (int64_t j = 0; j < end; j++) max = scores[j] <= max ? max : scores[j];
+    if (max == -INFINITY) memset(scores, 0, (size_t)w->n_keys * sizeof *scores);
+    else kernels->softmax(scores, w->n_keys, scores);
+}
+
+static void finish_qk_rows(void *arg, int64_t begin, int64_t end, int thread) {
+    const attention_run *w = arg;
+    const td_rows_f32_kernels *kernels = td_rows_f32_pick();
+    float *qk = output(w->r, OUT_QK)->data;
+    (void)thread;
+    for (int64_t row = begin; row < end; row++) finish_qk_row(w, row, qk + row * w->n_keys, kernels);
+}
+
+static treadle_status run_qk(attention_run *w) {
+    enum { GRAIN = 4096 };
+    const sizes *n = &w->n;
+    int64_t n_jobs = n->n_batch * n->n_heads, group = n->n_heads / n->n_kv_heads;
+    td_gemm_f32 *gemms = td_run_scratch(w->r, (size_t)n_jobs * sizeof *gemms);
+    float *qk = output(w->r, OUT_QK)->data;
+
+    if (!gemms) return TREADLE_OUT_OF_MEMORY;
+    if (td_tensor_count(output(w->r, OUT_QK)) == 0) return TREADLE_OK;
+    for (int64_t i = 0; i < n_jobs; i++) {
+        int64_t b = i / n->n_heads, h = i % n->n_heads;
+        gemms[i] = (td_gemm_f32){.m = n->n_q,
+                                 .n = w->n_keys,
+                                 .k = n->head,
+                                 .a = (const float *)(const void *)td_heads_at(&w->q, b, 0, h),
+                                 .a_row = w->q.token,
+                                 .a_col = 1,
+                                 .b = {.form = TD_GEMM_TRANSPOSED,
+                                       .dtype = TD_FLOAT,
+                                       .data = td_heads_at(&w->k, b, 0, h / group),
+                                       .ld = w->k.token},
+                                 .c = qk + i * n->n_q * w->n_keys,
+                                 .c_row = w->n_keys};
+    }
+    TD_TRY(td_product_run_gemms(w->r, td_gemm_f32_pick(), gemms, n_jobs));
+    td_pool_range(w->r->pool, n_jobs * n->n_q, TD_MAX(1, GRAIN / w->n_keys), 1, finish_qk_rows, w);
+    return TREADLE_OK;
+}
+
 /* --- plain loops */
 
 static void store_qk(const attention_run *w, int64_t row, int mode, const double *scores) {
@@ -374,7 +441,7 @@ static void store_qk(const attention_run *w, int64_t row, int mode, const double
 static void score_row(const attention_run *w, int64_t b, int64_t h, int64_t i, double *scores) {
     const attention_state *s = w->s;
     int64_t group = w->n.n_heads / w->n.n_kv_heads, row = (b * w->n.n_heads + h) * w->n.n_q + i;
-    int64_t seen = visible(w, b), end = s->causal ? TD_MIN(seen, first_key(w, b) + i + 1) : seen;
+    int64_t end = end_of_keys(w, b, i);
     const char *q = td_heads_at(&w->q, b, i, h);
     const float *mask = w->mask ? w->mask + b * w->mask_batch + h * w->mask_head + i * w->mask_query : NULL;
 
@@ -426,7 +493,11 @@ static treadle_status attention_run_op(td_run *r) {
 
     TD_TRY(set_up(&w));
     if ((!r->out[OUT_Y] || td_tensor_count(r->out[OUT_Y]) == 0) && !output(r, OUT_QK)) return TREADLE_OK;
-    if (s->dtype != TD_DOUBLE && s->v_dtype != TD_DOUBLE && !output(r, OUT_QK)) return run_kernel(&w);
+    bool qk = output(r, OUT_QK) != NULL, all_f32 = s->dtype == TD_FLOAT && s->v_dtype == TD_FLOAT;
+    if (s->dtype != TD_DOUBLE && s->v_dtype != TD_DOUBLE && (!qk || all_f32)) {
+        if (qk) TD_TRY(run_qk(&w));
+        return r->out[OUT_Y] && td_tensor_count(r->out[OUT_Y]) ? run_kernel(&w) : TREADLE_OK;
+    }
     size_t bytes;
     if (TD_MUL_OVERFLOWS((size_t)w.n_keys * sizeof(double), (size_t)td_pool_threads(r->pool), &bytes))
         return td_run_fail(r, "sizes overflow");
