@@ -181,6 +181,16 @@ static bool shows_in_outputs(const td_signature *sig, td_str count) {
     return false;
 }
 
+/* Another input of the request counts something else: rows are crops of images then, and nothing says whose. */
+static bool counts_differ(const td_plan_session *s, int32_t over) {
+    const td_light_port *ports = s->signature->inputs;
+    for (size_t i = 0; i < s->signature->n_inputs; i++)
+        if (s->feeds[i].kind == TD_FEED_REQUEST && ports[i].shape.rank > 0 && ports[i].dim_names[0].n &&
+            ports[over].dim_names[0].n && !same_count(&ports[i], &ports[over]))
+            return true;
+    return false;
+}
+
 static void found_loop(td_plan_build_ctx *b, td_plan_step *step) {
     const td_plan_session *s = &b->plan->sessions[step->session];
     int32_t over = default_loop_input(s), grid = find_grid(s);
@@ -191,6 +201,7 @@ static void found_loop(td_plan_build_ctx *b, td_plan_step *step) {
     if (counts->shape.dims[0] >= 0 ? counts->shape.dims[0] != 1 : !counts->dim_names[0].n) return;
     if (counts->shape.dims[0] < 0 && shows_in_outputs(s->signature, counts->dim_names[0])) return;
     bool by_grid = grid >= 0 && grid != over && !same_count(&ports[over], &ports[grid]);
+    if (!by_grid && counts_differ(s, over)) return;
     step->loop = TD_LOOP_PER_IMAGE;
     step->loop_input = over;
     if (by_grid) step->grid_request = s->feeds[grid].index;
