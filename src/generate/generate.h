@@ -127,6 +127,8 @@ treadle_status td_generation_embedding(td_generation *g, size_t row, const float
                                        treadle_error *err);
 void td_generation_free_outputs(td_generation *g);
 /* Gives the executor a row's source, tensors and what is new about them. */
+/* Drops what row r has run if the graph treats positions otherwise at `wanted` tokens (td_plan.reprefill_at). */
+void td_generation_turn(td_generation *g, size_t r, int64_t wanted);
 void td_generation_fill_row(td_generation *g, size_t row);
 
 /* Runs what is not run yet; afterwards every row that has tokens has logits. */

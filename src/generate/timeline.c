@@ -193,6 +193,7 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
     g->rows[row].logits = NULL;
     g->fresh = true;
     if (length) {
+        td_generation_turn(g, row, t->n);
         td_exec_truncate(g->exec, row, t->n);
         return TREADLE_OK;
     }

@@ -142,6 +142,7 @@ void td_plan_find_lengths(td_plan_build_ctx *b) {
     find_context(b);
     find_window(b);
     plan->prefill_chunk = TD_MAX(b->config->generation.prefill_chunk, (int64_t)0);
+    plan->reprefill_at = TD_MAX(b->config->generation.reprefill_at, (int64_t)0);
     if (!plan->transducer.present && (wants_single_tokens(plan) || takes_single_tokens(plan))) {
         if (plan->prefill_chunk > 1)
             td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, (td_place){0},
