@@ -4,6 +4,8 @@
  *   treadle_audio_extractor_open   the audio part of a model's preprocessing config
  *   treadle_audio_features         samples become named tensors (log-mel frames, masks, counts), ready for a generator
  *
+ *   treadle_generator_set_audio    both at once, for the next append
+ *
  * Images are not decoded yet: give them as named tensors (generate.h). docs/media.md lists formats, configs and limits.
  * Audio and extractors are immutable: any number of threads.
  */
@@ -16,7 +18,8 @@
 extern "C" {
 #endif
 
-typedef struct treadle_model treadle_model; /* model.h */
+typedef struct treadle_model treadle_model;         /* model.h */
+typedef struct treadle_generator treadle_generator; /* generate.h */
 typedef struct treadle_audio treadle_audio;
 typedef struct treadle_audio_extractor treadle_audio_extractor;
 typedef struct treadle_features treadle_features;
@@ -90,6 +93,13 @@ TREADLE_API void treadle_features_free(treadle_features *features); /* NULL is f
 TREADLE_API size_t treadle_features_count(const treadle_features *features);
 TREADLE_API const char *treadle_features_name(const treadle_features *features, size_t index); /* index < count */
 TREADLE_API void treadle_features_tensor(const treadle_features *features, size_t index, treadle_tensor *out);
+
+/* Sound for the next append, one clip: the model's own preprocessing makes its tensors, as if each had been given to
+ * treadle_generator_set_tensor. A tensor goes to the input of its name, else to the only one of its kind and shape. Placeholders in
+ * the prompt are the caller's. TREADLE_NOT_FOUND: the model has no audio preprocessing; TREADLE_UNSUPPORTED: no input takes what it
+ * makes. */
+TREADLE_API treadle_status treadle_generator_set_audio(treadle_generator *generator, const treadle_audio *audio,
+                                                       treadle_error *error);
 
 #ifdef __cplusplus
 }

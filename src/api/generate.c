@@ -75,6 +75,13 @@ treadle_status treadle_generator_set_tensor(treadle_generator *generator, const 
     return td_generation_set_tensor(generator->generation, name, &own, error);
 }
 
+treadle_status treadle_generator_set_audio(treadle_generator *generator, const treadle_audio *audio,
+                                           treadle_error *error) {
+    TD_TRY(need_idle(generator, error));
+    TD_NEED(audio);
+    return td_request_set_audio(generator, (const td_audio *)audio, error); /* one behind two names: api/media.c */
+}
+
 treadle_status treadle_generator_set_images_per_row(treadle_generator *generator, const int64_t *images_per_row,
                                                     size_t n_rows, treadle_error *error) {
     TD_TRY(need_idle(generator, error));

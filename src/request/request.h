@@ -6,6 +6,7 @@
 #ifndef TD_REQUEST_REQUEST_H
 #define TD_REQUEST_REQUEST_H
 
+#include "media/audio.h"
 #include "model/model.h"
 
 typedef struct td_row_text {
@@ -47,6 +48,8 @@ void td_request_free(treadle_generator *generator);
 treadle_status td_request_fork(const treadle_generator *generator, treadle_generator **out, treadle_error *err);
 treadle_status td_request_append(treadle_generator *generator, const treadle_ids *rows, size_t n_rows,
                                  treadle_error *err);
+/* Sound for the next append, through the model's own preprocessing. */
+treadle_status td_request_set_audio(treadle_generator *generator, const td_audio *audio, treadle_error *err);
 treadle_status td_request_rewind(treadle_generator *generator, size_t row, size_t length, treadle_error *err);
 treadle_status td_request_run(treadle_generator *generator, int64_t max_new_tokens, treadle_token_fn *fn, void *ctx,
                               treadle_error *err);

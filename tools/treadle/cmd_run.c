@@ -12,6 +12,7 @@
 typedef struct run_args {
     td_model_args model;
     td_sampling_args sampling;
+    td_media_args media;
     const char *prompt, *file, *system, *logits;
     td_texts ids;
     bool no_template, json;
@@ -27,6 +28,7 @@ static const td_option run_options[] = {
     {"no-template", 0, OPTION_FLAG, NULL, "give the prompt to the model as it is, without chat template",
      offsetof(run_args, no_template)},
     {"system", 0, OPTION_TEXT, "TEXT", "a system message before the prompt", offsetof(run_args, system)},
+    MEDIA_OPTIONS(run_args),
     SAMPLING_OPTIONS(run_args),
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object with ids, text and timings", offsetof(run_args, json)},
     {"logits", 0, OPTION_TEXT, "FILE.npy", "write what each new token was chosen from: float32 [rows, steps, vocab]",
@@ -220,6 +222,11 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     if (code != EXIT_OK) return code;
     options.keep_logits = args->logits != NULL;
     if (treadle_generator_new(model, &options, &g, &error) != TREADLE_OK) return td_report(&error);
+    code = td_give_media(&td_command_run, &args->media, g);
+    if (code != EXIT_OK) {
+        treadle_generator_free(g);
+        return code;
+    }
     td_interrupt_watch(g);
     bool streams = !args->json && n_rows == 1;
     treadle_status status = treadle_generator_append(g, rows, n_rows, &error);

@@ -162,6 +162,30 @@ int td_model_get(const td_model_args *args, const char *given, td_arena *arena, 
 int td_compile_with_progress(const char *source, const char *out_dir, const treadle_compile_options *options,
                              bool quiet);
 
+/* --- what comes with a prompt (media_args.c) */
+typedef struct td_media_args {
+    td_texts input, image;
+    const char *audio;
+} td_media_args;
+#define MEDIA_OPTIONS(type)                                                                                            \
+    {"input",                                                                                                          \
+     'i',                                                                                                              \
+     OPTION_LIST,                                                                                                      \
+     "NAME=FILE.npy",                                                                                                  \
+     "a tensor for an input of the graphs; repeatable",                                                                \
+     offsetof(type, media.input)},                                                                                     \
+        {"audio",                                                                                                      \
+         0,                                                                                                            \
+         OPTION_TEXT,                                                                                                  \
+         "FILE",                                                                                                       \
+         "a sound file, through the model's preprocessing",                                                            \
+         offsetof(type, media.audio)},                                                                                 \
+    {                                                                                                                  \
+        "image", 0, OPTION_LIST, "FILE", "not yet: give images as --input", offsetof(type, media.image)                \
+    }
+/* Gives them to the next append. EXIT_OK, or reports and returns the code. */
+int td_give_media(const td_command *command, const td_media_args *args, treadle_generator *generator);
+
 /* --- sampling options (sampling.c), shared by run and chat */
 typedef struct td_sampling_args {
     int64_t max_new_tokens, top_k, seed, min_length, no_repeat_ngram_size, max_length;

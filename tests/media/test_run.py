@@ -1,0 +1,75 @@
+# timeout: 300
+"""`treadle run` with tensors and sound: a speech-language pipeline whose right tokens are known (pipelines.tar.xz)."""
+import json
+import os
+import tarfile
+import tempfile
+
+import numpy as np
+
+import sounds
+import testing
+
+work = tempfile.TemporaryDirectory(prefix="treadle-run-media-")
+NAME = "b10-speech-language"
+
+
+def pipeline():
+    """The folder, its first case and that case's features."""
+    folder = os.path.join(work.name, "pipelines", NAME)
+    if not os.path.exists(folder):
+        with tarfile.open(testing.shared("data/pipelines.tar.xz")) as tar:
+            tar.extractall(work.name, [m for m in tar.getmembers() if f"/{NAME}/" in m.name], filter="data")
+    folder = next(root for root, _, files in os.walk(work.name) if "golden.npz" in files)
+    with open(os.path.join(folder, "golden.json"), encoding="utf-8") as f:
+        case = json.load(f)["cases"][0]
+    return folder, case, np.load(os.path.join(folder, "golden.npz"))[case["tensors"]["input_features"]["npz"]]
+
+
+def run(*arguments, code=0):
+    folder, case, _ = pipeline()
+    got = testing.treadle("run", folder, "--ids", ",".join(map(str, case["prompts"][0])), "-n", 8, "--greedy", "--json", *arguments)
+    assert got.returncode == code, (got.returncode, got.stderr)
+    return json.loads(got.stdout)["results"][0]["token_ids"] if code == 0 else got.stderr
+
+
+def want():
+    return pipeline()[1]["expect"]["tokens"][0]
+
+
+def test_tensors():
+    path = os.path.join(work.name, "x.npy")
+    np.save(path, pipeline()[2])
+    testing.equal(run("--input", f"input_features={path}"), want())
+    np.save(path, pipeline()[2].astype(np.float64))
+    testing.equal(run("-i", f"input_features={path}"), want())
+    assert "nosuch" in run("--input", f"nosuch={path}", code=2)
+    assert "NAME=FILE.npy" in run("--input", path, code=2)
+    assert "nosuch.npy" in run("--input", "input_features=nosuch.npy", code=3)
+
+
+def test_image():
+    assert "--input NAME=FILE.npy" in run("--image", "cat.png", code=2)
+
+
+def test_audio():
+    """A front end that only cuts the samples makes any features from a sound file."""
+    folder, _, features = pipeline()
+    path = os.path.join(work.name, "x.wav")
+    with open(path, "wb") as f:
+        f.write(sounds.riff(features[0].T.reshape(-1), 16000))
+    assert "preprocessor_config.json" in run("--audio", path, code=3)
+    for outputs in ([{"name": "input_features"}], [{"name": "mel"}, {"name": "mask", "kind": "mask"}, {"name": "length", "kind": "count"}]):
+        with open(os.path.join(folder, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+            json.dump({"sampling_rate": 16000, "steps": [{"step": "frames", "length": 10, "hop": 10}], "outputs": outputs}, f)
+        testing.equal(run("--audio", path), want(), str(outputs))
+    with open(os.path.join(folder, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+        json.dump({"sampling_rate": 16000, "steps": [{"step": "frames", "length": 11, "hop": 10}]}, f)
+    assert "10" in run("--audio", path, code=2)
+    with open(os.path.join(folder, "preprocessor_config.json"), "w", encoding="utf-8") as f:
+        json.dump({"sampling_rate": 16000, "steps": [], "outputs": [{"name": "x"}]}, f)
+    assert 'no tensor "x"' in run("--audio", path, code=3) and "input_features" in run("--audio", path, code=3)
+    assert "nosuch.wav" in run("--audio", "nosuch.wav", code=1)
+
+
+testing.main()

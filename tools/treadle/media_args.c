@@ -1,0 +1,46 @@
+/* tools/treadle/media_args.c - what a prompt comes with: tensors by name, a sound file. */
+#include "command.h"
+
+#include "base/alloc.h"
+
+#include <string.h>
+
+static int give_tensor(const td_command *command, treadle_generator *g, const char *given) {
+    treadle_error error = {0};
+    treadle_value *value = NULL;
+    treadle_tensor tensor;
+    const char *equals = strchr(given, '=');
+    if (!equals || equals == given) return td_usage(command, "--input: expected NAME=FILE.npy, found \"%s\"", given);
+    char *name = td_strndup(given, (size_t)(equals - given));
+    if (!name) return EXIT_RUN;
+    treadle_status status = treadle_value_read_npy(equals + 1, &value, &error);
+    if (status == TREADLE_OK) status = treadle_value_tensor(value, &tensor, &error);
+    if (status == TREADLE_OK) status = treadle_generator_set_tensor(g, name, &tensor, &error);
+    int code = status == TREADLE_OK ? EXIT_OK : td_report(&error);
+    treadle_value_release(value);
+    td_free(name);
+    return code;
+}
+
+static int give_audio(treadle_generator *g, const char *path) {
+    treadle_error error = {0};
+    treadle_audio *audio = NULL;
+    treadle_status status = treadle_audio_open_file(path, &audio, &error);
+    if (status != TREADLE_OK) {
+        td_report(&error);
+        return EXIT_RUN;
+    }
+    status = treadle_generator_set_audio(g, audio, &error);
+    treadle_audio_free(audio);
+    return status == TREADLE_OK ? EXIT_OK : td_report(&error);
+}
+
+int td_give_media(const td_command *command, const td_media_args *args, treadle_generator *g) {
+    int code = EXIT_OK;
+    if (args->image.n)
+        return td_usage(command,
+                        "--image: raw images are not decoded yet; give what the model takes as --input NAME=FILE.npy");
+    if (args->audio) code = give_audio(g, args->audio);
+    for (size_t i = 0; i < args->input.n && code == EXIT_OK; i++) code = give_tensor(command, g, args->input.items[i]);
+    return code;
+}
