@@ -17,8 +17,10 @@ typedef struct treadle_text treadle_text; /* text.h */
 
 /* One change to the config, applied after the file and before presets are merged. */
 typedef struct treadle_setting {
-    const char *pointer; /* JSON pointer, e.g. "/generation/max_length"; missing objects on the way are made */
-    const char *value;   /* JSON text, e.g. "128" or "\"mean\""; null unsets */
+    const char
+        *pointer; /* JSON pointer, e.g. "/generation/max_length", "/tokens/eos/0", "/generation/stop/-" (the end of a
+                          * list); objects and lists that are missing on the way are made */
+    const char *value; /* JSON text, e.g. "128" or "\"mean\""; null unsets */
 } treadle_setting;
 
 typedef struct treadle_model_options {

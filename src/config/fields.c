@@ -280,3 +280,5 @@ const td_field td_config_fields[] = {
     ANY_FIELD("metadata"),
     END,
 };
+
+const td_field td_config_root = {.key = "", .kind = TD_FIELD_OBJECT, .members = td_config_fields};

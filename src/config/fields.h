@@ -38,6 +38,10 @@ struct td_field {
 };
 
 extern const td_field td_config_fields[]; /* the members of the root */
+extern const td_field td_config_root;
+
+/* What an object of that kind holds under a key; NULL: the table does not say. */
+const td_field *td_field_child(const td_field *object, td_str key);
 
 /* Adds a message for everything in value that the table does not allow. Unknown keys are warnings, or errors if strict. */
 void td_fields_check(const td_json *value, const td_field *members, bool strict, td_messages *messages);

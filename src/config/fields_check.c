@@ -162,15 +162,17 @@ void td_fields_check(const td_json *value, const td_field *members, bool strict,
     }
 }
 
-static const td_field *find_field(const td_field *members, const char *key) {
-    while (members->key && strcmp(members->key, key) != 0) members++;
-    return members->key ? members : NULL;
+const td_field *td_field_child(const td_field *object, td_str key) {
+    if (object->kind == TD_FIELD_MAP) return &object->members[0];
+    const td_field *member = object->kind == TD_FIELD_OBJECT ? object->members : NULL;
+    while (member && member->key && !td_str_is(key, member->key)) member++;
+    return member && member->key ? member : NULL;
 }
 
 bool td_fields_fit(const td_json *value, const char *group, const char *subgroup, const char *key) {
-    const td_field *field = find_field(td_config_fields, group);
-    if (field && subgroup) field = find_field(field->members, subgroup);
-    if (field) field = find_field(field->members, key);
+    const td_field *field = td_field_child(&td_config_root, td_str_from(group));
+    if (field && subgroup) field = td_field_child(field, td_str_from(subgroup));
+    if (field) field = td_field_child(field, td_str_from(key));
     if (!field) return false;
     td_arena arena;
     td_messages messages;

@@ -209,15 +209,12 @@ TEST(messages_point_into_the_file) {
 }
 
 TEST(settings_may_point_into_both_trees) {
-    static const treadle_setting settings[] = {{"/search/top_k", "3"},
-                                               {"/model/decoder/inputs/input_ids", "\"ids\""},
-                                               {"/generation/stop", "[\"a\", \"b\"]"},
-                                               {"/generation/stop/1", "\"c\""},
-                                               {"/generation/stop/-", "\"d\""},
-                                               {"/generation/stop/0", "null"},
-                                               {"/metadata/a~1b~0", "1"},
-                                               {"/generation/stop/9", "\"x\""},
-                                               {"/generation/stop/0/x", "1"}};
+    static const treadle_setting settings[] = {
+        {"/search/top_k", "3"},          {"/model/decoder/inputs/input_ids", "\"ids\""},
+        {"/generation/stop/0", "\"a\""}, {"/generation/stop/1", "\"b\""},
+        {"/generation/stop/1", "\"c\""}, {"/generation/stop/-", "\"d\""},
+        {"/generation/stop/0", "null"},  {"/metadata/a~1b~0", "1"},
+        {"/generation/stop/9", "\"x\""}, {"/generation/stop/0/x", "1"}};
     translated t;
     read_with(&t, "{\"model\": {" DECODER "}, \"search\": {\"top_k\": 1, \"do_sample\": true}}",
               &(td_config_options){.settings = settings, .n_settings = TD_COUNT(settings)});
@@ -249,4 +246,23 @@ TEST(hostile_version_1_files_end_in_messages) {
         read_v1(&t, texts[i]);
         done(&t);
     }
+}
+
+TEST(settings_make_and_widen_lists) {
+    static const treadle_setting settings[] = {{"/generation/stop/1", "\"b\""}, /* "a" alone is a list of one */
+                                               {"/tokens/eos/-", "5"},
+                                               {"/pipeline/flow/0/when", "\"prompt\""},
+                                               {"/pipeline/sessions/0/file", "\"model.onnx\""},
+                                               {"/generation/durations/1", "5"}};
+    translated t;
+    read_with(&t,
+              "{\"version\": 2, \"pipeline\": {\"sessions\": {\"0\": {\"file\": \"x\"}}, \"flow\": {\"run\": \"0\"}}, "
+              "\"generation\": {\"stop\": \"a\"}}",
+              &(td_config_options){.settings = settings, .n_settings = TD_COUNT(settings)});
+    CHECK_EQ_STR(value_at(&t, "/generation/stop"), "[\"a\",\"b\"]");
+    CHECK_EQ_STR(value_at(&t, "/tokens/eos"), "[5]");
+    CHECK_EQ_STR(value_at(&t, "/pipeline/flow"), "[{\"run\":\"0\",\"when\":\"prompt\"}]");
+    CHECK_EQ_STR(value_at(&t, "/pipeline/sessions"), "{\"0\":{\"file\":\"model.onnx\"}}");
+    CHECK_EQ_UINT(t.messages.n_errors, 1); /* the list has no item 0 */
+    done(&t);
 }
