@@ -105,6 +105,17 @@ def test_speech():
         checkpoints.build(os.path.join(folder, "config.json"), out)  # a file of the folder stands for it; the output is replaced
 
 
+def test_speech_on_light():
+    """From a folder to what transformers makes of its sound file and its generation_config.json."""
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        checkpoints.build(folder, out)
+        for want in golden(folder)[0]["shipped_generation"]:
+            got = testing.treadle_json("transcribe", out, os.path.join(folder, "audio0.wav"), "--language", want["language"], "--task",
+                                       want["task"], "-n", want["max_new_tokens"], "--json", *["--timestamps"] * want["return_timestamps"])
+            testing.equal(got["ids"], want["ids"], str(want))
+
+
 def test_speech_files():
     """What generation_config.json and preprocessor_config.json lack comes from the other files."""
     with testing.temp_dir() as temp:
