@@ -2,7 +2,8 @@
  *
  * The encoder runs once per chunk of features, the predictor once per emitted token, the joiner once per joint of a frame and what was
  * predicted last. Encoder caches and the predictor's state are recurrent state of the row: they go on from chunk to chunk. What goes into the
- * joiner may differ from its source by a reshape. */
+ * joiner may differ from its source by a reshape. Where predictor and joiner are one graph, each joint predicts anew from the last token, and
+ * the state that came out with the joint is taken over only when a token did. */
 #include "base/alloc.h"
 #include "exec/exec.h"
 #include "tensor/half.h"
@@ -26,6 +27,7 @@ treadle_status td_exec_transduce_encode(td_exec *e, td_exec_row *rows, size_t r,
     const td_plan_transducer *t = &e->plan->transducer;
     td_exec_run run = run_of(rows, r);
     e->run_number++;
+    e->lines[r].joined = false;
     TD_TRY(td_exec_roles_reserve(e, 1, 1, err));
     TD_TRY(td_exec_bind(e, &run, t->encoder, err));
     TD_TRY(run_session(e, &run, t->encoder, err));
@@ -104,22 +106,45 @@ static treadle_status copy_reshaped(td_tensor *to, const td_tensor *from, treadl
 
 /* --- predictor */
 
+static treadle_status give_targets(td_exec *e, td_exec_line *line, const int32_t *ids, int64_t n, treadle_error *err) {
+    const td_plan_transducer *t = &e->plan->transducer;
+    td_tensor *to;
+    TD_TRY(give(e, t->predictor, t->targets, &line->targets, n, &to, err));
+    for (int64_t i = 0; i < n; i++) td_store_i64(to->dtype, to->data, i, ids[i]);
+    if (t->targets_length < 0) return TREADLE_OK;
+    TD_TRY(give(e, t->predictor, t->targets_length, &line->targets_length, 1, &to, err));
+    td_store_i64(to->dtype, to->data, 0, n);
+    return TREADLE_OK;
+}
+
+static void bind_targets(td_exec *e, const td_exec_line *line) {
+    const td_plan_transducer *t = &e->plan->transducer;
+    bind_value(e, t->predictor, t->targets, &line->targets);
+    if (t->targets_length >= 0) bind_value(e, t->predictor, t->targets_length, &line->targets_length);
+}
+
+/* The run of a graph that predicts and joins has brought out a token: its state counts. */
+static treadle_status take_joint(td_exec *e, const td_exec_run *run, treadle_error *err) {
+    memset(e->written, 0, e->plan->n_states * sizeof *e->written);
+    TD_TRY(td_exec_keep(e, run, e->plan->transducer.joiner, err));
+    td_state_commit(e->state, run->first_row, 1, e->written);
+    e->lines[run->first_row].joined = false;
+    return TREADLE_OK;
+}
+
 treadle_status td_exec_transduce_predict(td_exec *e, td_exec_row *rows, size_t r, const int32_t *ids, int64_t n,
                                          treadle_error *err) {
     const td_plan_transducer *t = &e->plan->transducer;
     td_exec_line *line = &e->lines[r];
     td_exec_run run = run_of(rows, r);
-    td_tensor *targets, *predicted;
-    TD_TRY(td_exec_bind(e, &run, t->predictor, err));
-    TD_TRY(give(e, t->predictor, t->targets, &line->targets, n, &targets, err));
-    for (int64_t i = 0; i < n; i++) td_store_i64(targets->dtype, targets->data, i, ids[i]);
-    bind_value(e, t->predictor, t->targets, &line->targets);
-    if (t->targets_length >= 0) {
-        td_tensor *length;
-        TD_TRY(give(e, t->predictor, t->targets_length, &line->targets_length, 1, &length, err));
-        td_store_i64(length->dtype, length->data, 0, n);
-        bind_value(e, t->predictor, t->targets_length, &line->targets_length);
+    td_tensor *predicted;
+    if (t->predictor == t->joiner) {
+        if (line->joined) TD_TRY(take_joint(e, &run, err));
+        return give_targets(e, line, ids, n, err);
     }
+    TD_TRY(td_exec_bind(e, &run, t->predictor, err));
+    TD_TRY(give_targets(e, line, ids, n, err));
+    bind_targets(e, line);
     TD_TRY(run_session(e, &run, t->predictor, err));
     const td_value *output = &e->outputs[t->predictor][t->predicted];
     if (output->kind != TD_VALUE_TENSOR) return td_fail(err, TREADLE_RUN, "the predictor gave nothing");
@@ -142,8 +167,10 @@ treadle_status td_exec_transduce_join(td_exec *e, td_exec_row *rows, size_t r, i
     TD_TRY(give(e, t->joiner, t->joiner_frame, &line->frame, td_tensor_count(&one), &to, err));
     TD_TRY(copy_reshaped(to, &one, err));
     bind_value(e, t->joiner, t->joiner_frame, &line->frame);
-    bind_value(e, t->joiner, t->joiner_predicted, &line->predicted);
+    if (t->predictor == t->joiner) bind_targets(e, line);
+    else bind_value(e, t->joiner, t->joiner_predicted, &line->predicted);
     TD_TRY(td_exec_call(e, t->joiner, err));
+    line->joined = true;
     const td_value *logits = &e->outputs[t->joiner][t->logits];
     int64_t n = logits->kind == TD_VALUE_TENSOR ? td_tensor_count(&logits->tensor) : 0;
     if (n < 2 || n != logits->tensor.shape.dims[logits->tensor.shape.rank - 1])

@@ -44,7 +44,8 @@ static int32_t source_modality(const td_plan *plan, const td_plan_step *step) {
 
 static void find_modality(const td_plan *plan, td_plan_step *step) {
     const td_plan_session *s = &plan->sessions[step->session];
-    if (step->config && step->config->if_present != TD_MODALITY_NONE) step->modality = step->config->if_present;
+    if (step->config && step->config->if_present != TD_MODALITY_NONE)
+        step->modality = (int32_t)step->config->if_present;
     else if (!s->takes_tokens) step->modality = metadata_modality(s->signature);
     if (step->modality < 0 && step->when == TD_WHEN_PROMPT && !s->takes_tokens) step->modality = request_modality(s);
     if (step->modality < 0 && step->when == TD_WHEN_PROMPT && !s->takes_tokens)

@@ -91,7 +91,7 @@ typedef struct td_plan_session {
     td_signature *signature; /* owned by the plan */
     td_role *roles;          /* [n_inputs]: by name, rename, or the op that takes it */
     td_feed *feeds;          /* [n_inputs] */
-    int32_t *out_state;      /* [n_outputs]: state tensor, or -1 */
+    int32_t *out_state;      /* [n_outputs]: state tensor that it becomes, or cross cache that it fills, or -1 */
     bool takes_tokens;       /* ids or embeddings: roles apply */
     bool takes_source;       /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
     int32_t logits;          /* output, or -1 */
@@ -150,7 +150,8 @@ typedef struct td_plan_mrope {
     double tokens_per_second; /* 0: a frame is one position */
 } td_plan_mrope;
 
-/* Encoder, predictor, joiner: tokens come from a walk over the encoder's frames. */
+/* Encoder, predictor, joiner: tokens come from a walk over the encoder's frames. Predictor and joiner may be one session: then
+ * joiner_predicted and predicted are -1, and its state moves on only where a token comes out. */
 typedef struct td_plan_transducer {
     bool present;
     int32_t encoder, predictor, joiner; /* sessions */
