@@ -108,6 +108,34 @@ def test_found_plans_run():
     assert " 0 failed" in run.stdout, run.stdout + run.stderr
 
 
+def test_predictor_and_joiner_in_one_graph():
+    """The golden transducer with two of its graphs merged gives the same tokens at the same frames."""
+    try:
+        import onnx
+        from onnx import compose
+    except ImportError:
+        testing.skip("onnx is not installed")
+    source = os.path.join(unpack("data/pipelines.tar.xz"), "pipelines", "b12-rnnt")
+    target = os.path.join(work.name, "one-graph")
+    shutil.copytree(source, target)
+    parts = [compose.add_prefix(onnx.load(os.path.join(source, f"{name}.onnx")), f"{name}/", rename_inputs=False,
+                                rename_outputs=False) for name in ("predictor", "joiner")]
+    onnx.save(compose.merge_models(*parts, io_map=[("decoder_output", "decoder_outputs")]),
+              os.path.join(target, "decoder_joint.onnx"))
+    for name in ("predictor", "joiner"):
+        os.remove(os.path.join(target, f"{name}.onnx"))
+    with open(os.path.join(target, "genai_config.json"), "w", encoding="utf-8") as out:
+        json.dump({"version": 2, "tokens": {"blank": 39}, "generation": {"max_symbols_per_step": 3}}, out)
+    golden = json.load(open(os.path.join(source, "golden.json"), encoding="utf-8"))
+    for case in golden["cases"]:
+        case["expect"].pop("runs", None)  # the two do not run as often as the one
+    with open(os.path.join(target, "golden.json"), "w", encoding="utf-8") as out:
+        json.dump(golden, out)
+    run = subprocess.run([sys.executable, testing.shared("tools/run-fixtures"), target, "--treadle", os.environ["TREADLE"],
+                          "--kinds", "transduce"], capture_output=True, text=True, check=False)
+    assert "3 passed, 0 failed" in run.stdout, run.stdout + run.stderr
+
+
 def test_upstream_folders():
     """13 folders of version 1; two lack graphs, and the message says which."""
     root = unpack("data/ort-genai-test-models.tar.xz")
