@@ -84,11 +84,13 @@ static int32_t find_alias(const td_signature *s, td_str output) {
     return n_uses == 1 ? (int32_t)td_signature_find_input(s, past) : -1;
 }
 
-static treadle_status find_aliases(ort_session *s, treadle_error *err) {
+/* Only in host memory: a device's provider works on copies of what it is given there. */
+static treadle_status find_aliases(ort_session *s, const td_engine_options *options, treadle_error *err) {
+    bool in_host_memory = td_engine_is_cpu_provider(options->provider);
     s->alias = TD_ARENA_ARRAY(&s->arena, int32_t, s->signature->n_outputs);
     if (!s->alias) return td_fail_memory(err, "a session", 0);
     for (size_t o = 0; o < s->signature->n_outputs; o++)
-        s->alias[o] = find_alias(s->signature, s->signature->outputs[o].name);
+        s->alias[o] = in_host_memory ? find_alias(s->signature, s->signature->outputs[o].name) : -1;
     return TREADLE_OK;
 }
 
@@ -137,7 +139,7 @@ static treadle_status open_all(ort_session *s, const char *path, const td_engine
     TD_TRY(td_ort_open(options, &s->ort, err));
     TD_TRY(c_names(s, s->signature->inputs, s->signature->n_inputs, &s->input_names, err));
     TD_TRY(c_names(s, s->signature->outputs, s->signature->n_outputs, &s->output_names, err));
-    TD_TRY(find_aliases(s, err));
+    TD_TRY(find_aliases(s, options, err));
     TD_TRY(create_session(s, path, options, err));
     s->run_options = options->run_options;
     return find_places(s, options, err);
