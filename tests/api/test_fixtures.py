@@ -1,7 +1,7 @@
-# timeout: 600
-"""The independent pipeline fixtures of the kinds that this build runs, and every wrong config, through the command.
+# timeout: 900
+"""All independent pipeline fixtures and every wrong config, through the command, on both engines.
 
-Not counted: cases that contradict others of their folder, or ask of float16 arithmetic what float32 would give."""
+Not counted are cases that no implementation can pass; each names why."""
 import os
 import subprocess
 import sys
@@ -9,14 +9,20 @@ import tarfile
 
 import testing
 
-DECODERS = ("b01-*,b02-*,b03-*,b06-*,b13-staged-three,b14-*,b16-*,b17-*,b18-bf16,b18-int4,b18-int8,b18-logits-last,b22-*,"
-            "b23-*")
 EXEMPT = {
     # the same prompts as config-eos, but going on after an end token of the config
-    "b16-eos-list/one-0", "b16-eos-list/one-1", "b16-eos-list/batch",
-    # without a tolerance of its own, so that of float32 applies
-    "b01-concat-f16/timeline",
+    "b16-eos-list/one-0": "goes on after an end token of its config, where config-eos ends",
+    "b16-eos-list/one-1": "the same",
+    "b16-eos-list/batch": "the same",
+    # the script leaves out the tensors that belong to single appends; test_parity gives them
+    "b08-vlm-crop/two-turns": "the script gives no images; test_parity runs the case with them",
+    "b08-vlm-grid-mrope/two-turns": "the same",
+    # the first generate step has no logits, which the script does not expect; test_parity compares the others
+    "b11-hybrid/two-turns": "the script reads logits that the golden does not have; test_parity runs the case",
+    "b11-recurrent/two-turns": "the same",
 }
+# float16 arithmetic of another engine than the golden's, judged by float32's tolerance for want of one
+EXEMPT_LIGHT = {"b01-concat-f16/timeline": "float16 by float32's tolerance, the case names none"}
 
 work = testing.temp_dir()
 
@@ -31,29 +37,36 @@ def unpack():
     return root
 
 
-def fixtures(folder, pattern):
+def fixtures(folder, exempt, *more):
     script = testing.shared("tools/run-fixtures")
-    run = subprocess.run([sys.executable, script, folder, "--treadle", os.environ["TREADLE"], "--filter", pattern],
+    run = subprocess.run([sys.executable, script, folder, "--treadle", os.environ["TREADLE"], *more],
                          capture_output=True, text=True, check=False)
     failed = [line for line in run.stdout.splitlines() if line.startswith("FAIL ")]
-    bad = [line for line in failed if line.split()[1].rstrip(":") not in EXEMPT]
     assert " passed, " in run.stdout, run.stdout + run.stderr
-    testing.equal(bad, [])
+    testing.equal([line for line in failed if line.split()[1].rstrip(":") not in exempt], [])
+    # an exemption that is not needed any more must go
+    names = {line.split()[1].rstrip(":") for line in failed}
+    if os.path.basename(folder) == "pipelines":
+        testing.equal(sorted(set(exempt) - names), [], "exempt, but passed")
 
 
-def test_decoders():
-    fixtures(unpack(), DECODERS)
+def test_light():
+    fixtures(unpack(), {**EXEMPT, **EXEMPT_LIGHT})
 
 
-def test_contradictions():
-    """One line in the report of skips; the names are in EXEMPT."""
+def test_ort():
+    os.environ["TREADLE_ORT_LIB"] = testing.ort_library()
+    fixtures(unpack(), EXEMPT, "--engine", "ort", "--kinds", "generate,timeline,beam,transduce,embed,encode,stream")
+
+
+def test_exempt():
+    """One line in the report of skips for what is not counted."""
     testing.shared("data/pipelines.tar.xz")
-    testing.skip("b16-eos-list one-0, one-1 and batch expect tokens after 78, an end token of their config, where config-eos "
-                 "ends; b01-concat-f16 timeline asks float32's tolerance of float16")
+    testing.skip("; ".join(f"{name}: {why}" for name, why in {**EXEMPT, **EXEMPT_LIGHT}.items()))
 
 
 def test_wrong_configs():
-    fixtures(os.path.join(unpack(), "b15-errors"), "*")
+    fixtures(os.path.join(unpack(), "b15-errors"), {})
 
 
 testing.main()
