@@ -58,7 +58,6 @@ typedef struct td_plan_build_ctx {
     td_arena *scratch;
     td_uses *uses;               /* [n_sessions] */
     td_name_parts **ins, **outs; /* [n_sessions][n_inputs], [n_sessions][n_outputs]: of the names in wires */
-    bool declared_flow;
     bool
         generic; /* tensors in, tensors out: no tokens are generated, no vectors pooled; the caller gives every input */
     bool *follows;                  /* [n_sessions]: a wire brings it what a session made of tokens; set by feed.c */

@@ -72,7 +72,6 @@ void td_plan_find_steps(td_plan_build_ctx *b) {
         b->out_of_memory = true;
         return;
     }
-    b->declared_flow = b->config->n_steps > 0;
     for (size_t i = 0; i < b->config->n_steps; i++) {
         int32_t session = td_plan_find_session(plan, b->config->steps[i].run);
         if (session < 0 || !plan->sessions[session].signature) continue; /* reported by the config, or by its file */
@@ -81,7 +80,7 @@ void td_plan_find_steps(td_plan_build_ctx *b) {
         plan->steps[plan->n_steps - 1].loop = b->config->steps[i].loop;
         plan->steps[plan->n_steps - 1].config = &b->config->steps[i];
     }
-    if (!b->declared_flow) find_flow(b);
+    if (!b->config->n_steps) find_flow(b);
 }
 
 /* A step that takes tokens and whose output an always step wants: wanted afresh, unless the wire holds or a decode step makes the same. */

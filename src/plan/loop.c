@@ -1,6 +1,6 @@
 /* plan/loop.c - per_image loops, and the medium that a step needs.
  *
- * A declared loop is taken as it is. Where no flow is declared, a session of images loops if the number of images does not show in
+ * A declared loop is taken as it is. Where the config itself declares no flow, a session of images loops if the number of images does not show in
  * what it makes: then it can only have made the features of one. What an input gets in the run of image i is settled here. */
 #include "plan/build.h"
 
@@ -225,7 +225,7 @@ void td_plan_find_loops(td_plan_build_ctx *b) {
         td_plan_step *step = &plan->steps[k];
         find_modality(plan, step);
         if (step->loop == TD_LOOP_PER_IMAGE && step->config) declared_loop(b, step);
-        else if (!b->declared_flow) found_loop(b, step);
+        else if (!step->config || step->config->from_preset) found_loop(b, step); /* a preset's loop is a default */
     }
 }
 

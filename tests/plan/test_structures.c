@@ -308,6 +308,27 @@ TEST(grids_say_whose_rows_are_whose) {
     td_test_plan_done(&p);
 }
 
+TEST(a_preset_does_not_keep_images_together_that_cannot_be) {
+    const td_test_graph files[] = {
+        {"vision.onnx", "pixel_values:f[images,3,16,16]", "image_features:f[4,64]"},
+        {"embedding.onnx", "input_ids:i[batch,seq] image_features:f[n1,64]", "inputs_embeds:f[batch,seq,64]"},
+        {"decoder.onnx", EMBEDS, LOGITS},
+        {0}};
+#define VLM                                                                                                                     \
+    V2 "\"pipeline\": {\"sessions\": {\"vision\": {\"file\": \"vision.onnx\"}, \"embedding\": {\"file\": \"embedding.onnx\"}, " \
+       "\"decoder\": {\"file\": \"decoder.onnx\"}}, "
+    td_planned p;
+    td_test_plan(&p, "preset", files, VLM "\"extends\": \"vision-language\"}}");
+    CHECK_STEPS(&p, "vision prompt per image, embedding always, decoder always");
+    td_test_plan_done(&p);
+    td_test_plan(
+        &p, "preset", files,
+        VLM "\"flow\": [{\"run\": \"vision\", \"when\": \"prompt\"}, {\"run\": \"embedding\", \"when\": \"always\"}, "
+            "{\"run\": \"decoder\", \"when\": \"always\"}]}}");
+    CHECK_STEPS(&p, "vision prompt, embedding always, decoder always");
+    td_test_plan_done(&p);
+}
+
 TEST(images_that_count_in_the_features_run_together) {
     const td_test_graph files[] = {
         {"vision.onnx", "pixel_values:f[images,3,16,16]", "image_features:f[images*4,64]"},
