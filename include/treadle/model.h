@@ -62,6 +62,7 @@ typedef struct treadle_model_info {
     bool has_chat_template;
     bool has_logits;    /* a decoder: generators can be made */
     bool rewinds;       /* timelines can be cut back (treadle_generator_rewind) */
+    bool transcribes;   /* speech to text (treadle_transcribe) */
     bool prompt_logits; /* logits of every prompt position can be had */
     const int32_t *eos; /* effective end tokens; lives as long as the model */
     size_t n_eos;

@@ -248,6 +248,14 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     return code;
 }
 
+/* Sound alone, and a model that writes down what is spoken: its prompt is its own affair. */
+static bool transcribes(const treadle_model *model, const run_args *args) {
+    treadle_model_info info = {.struct_size = sizeof info};
+
+    treadle_model_get_info(model, &info);
+    return info.transcribes && args->media.audio && !args->prompt && !args->file && !args->ids.n && !args->json;
+}
+
 static int run_run(void *given, char **positional, size_t n_positional) {
     run_args *args = given;
     treadle_model *model = NULL;
@@ -270,11 +278,14 @@ static int run_run(void *given, char **positional, size_t n_positional) {
         else rows[i].ids = ids;
     }
     if (code == EXIT_OK) code = td_model_get(&args->model, positional[0], &arena, &model, &load_ms);
-    if (code == EXIT_OK && !args->ids.n) {
+    if (code == EXIT_OK && transcribes(model, args)) {
+        code = td_transcribe_file(model, args->media.audio);
+    } else if (code == EXIT_OK && !args->ids.n) {
         code = encode_prompt(model, args, &prompt, &rows[0].n);
         rows[0].ids = prompt;
     }
-    if (code == EXIT_OK) code = generate(model, args, rows, args->ids.n ? args->ids.n : 1, load_ms);
+    if (code == EXIT_OK && !transcribes(model, args))
+        code = generate(model, args, rows, args->ids.n ? args->ids.n : 1, load_ms);
     treadle_free(prompt);
     treadle_model_close(model);
     td_arena_free(&arena);
@@ -288,7 +299,7 @@ const td_command td_command_run = {
     .help =
         "The model is a folder, a single .onnx file, or a checkpoint (a GGUF file or a Hugging Face folder), which is compiled into\n"
         "the cache first. A model with a chat template gets the prompt as a user's message. The answer is streamed to standard\n"
-        "output; nothing else is printed there. What no option says is as the model's config has it, else greedy; it ends at an\n"
+        "output; nothing else is printed there. A speech recogniser with --audio and no prompt writes down what is spoken. What no option says is as the model's config has it, else greedy; it ends at an\n"
         "end token or at the model's max_length.",
     .options = run_options,
     .n_options = TD_COUNT(run_options),

@@ -148,6 +148,13 @@ static int transcribe(const transcribe_args *args, treadle_model *model, const c
     return td_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
+int td_transcribe_file(treadle_model *model, const char *path) {
+    transcribe_args args = {.beams = -1, .max_new_tokens = -1};
+
+    td_interrupt_defer(true);
+    return transcribe(&args, model, path);
+}
+
 static void transcribe_defaults(void *given) {
     transcribe_args *args = given;
     args->beams = args->max_new_tokens = -1;

@@ -186,6 +186,9 @@ typedef struct td_media_args {
 /* Gives them to the next append. EXIT_OK, or reports and returns the code. */
 int td_give_media(const td_command *command, const td_media_args *args, treadle_generator *generator);
 
+/* cmd_transcribe.c: prints what a sound file says, as the model's config has it. */
+int td_transcribe_file(treadle_model *model, const char *path);
+
 /* --- sampling options (sampling.c), shared by run and chat */
 typedef struct td_sampling_args {
     int64_t max_new_tokens, top_k, seed, min_length, no_repeat_ngram_size, max_length;
