@@ -149,6 +149,10 @@ treadle_status td_wave_preemphasis(const void *params, td_wave *wave, treadle_er
 /* Samples of a clip; *fixed: shorter clips are padded to it and longer ones cut. */
 int64_t td_clip_samples(const void *params, bool *fixed);
 
+/* dither.c */
+void *td_read_dither(td_step_reader *r);
+treadle_status td_wave_dither(const void *params, td_wave *wave, treadle_error *err);
+
 /* steps_frame.c */
 void *td_read_nothing(td_step_reader *r);
 void *td_read_frame_preemphasis(td_step_reader *r);

@@ -76,6 +76,7 @@ treadle_status td_wave_clip(const void *params, td_wave *wave, treadle_error *er
 /* --- pad: samples on the left and right, a least length, a multiple */
 typedef struct pad_params {
     int64_t left, right, minimum, multiple;
+    bool real; /* what is added counts as sound */
     float value;
 } pad_params;
 
@@ -86,6 +87,7 @@ void *td_read_pad(td_step_reader *r) {
     p->right = TD_MAX(td_step_samples(r, "right", "right_seconds"), 0);
     p->minimum = TD_MAX(td_step_samples(r, "minimum", NULL), 0);
     p->multiple = TD_MAX(td_step_samples(r, "multiple", NULL), 1);
+    p->real = td_step_bool(r, "real", false);
     p->value = (float)td_step_number(r, "value", 0, -1e9, 1e9);
     return p;
 }
@@ -94,7 +96,13 @@ treadle_status td_wave_pad(const void *params, td_wave *wave, treadle_error *err
     const pad_params *p = params;
     int64_t n = TD_MAX(wave->n, p->minimum);
     n = TD_ROUND_UP(n, p->multiple) + p->left + p->right;
-    return n == wave->n ? TREADLE_OK : resize(wave, p->left, n, p->value, err);
+    if (n == wave->n) return TREADLE_OK;
+    TD_TRY(resize(wave, p->left, n, p->value, err));
+    if (p->real) {
+        wave->start = 0;
+        wave->n_valid = n;
+    }
+    return TREADLE_OK;
 }
 
 /* --- standardize: zero mean and unit variance over the real samples; padding gets a value of its own */

@@ -100,3 +100,23 @@ def kaldi_fbank(x, bins=80, length=400, hop=160, window="povey", preemphasis=0.9
     w = {"povey": hann(length, False) ** 0.85, "hann": hann(length, False), "ones": np.ones(length)}[window]
     power = np.abs(np.fft.rfft((cut - preemphasis * before) * w, n_fft)) ** 2
     return np.log(np.maximum(power @ mel_filters(bins, n_fft, 16000, low, high, "kaldi", over_mel=True), 2.0**-23))
+
+
+def torch_randn(n):
+    """torch.randn(n) after torch.manual_seed(n), for n of at least 16; torch.manual_seed(0); torch.randn(4, 4) begins -1.1258, -1.1524."""
+    bits = np.random.MT19937()
+    bits._legacy_seeding(n)
+
+    def draw(k):
+        return (np.array([bits.random_raw() for _ in range(k)], np.uint64) & 0xFFFFFF) / 2**24
+
+    def pairs(u):
+        u = u.reshape(-1, 2, 8)
+        radius, angle = np.sqrt(-2 * np.log(1 - u[:, 0])), 2 * np.pi * u[:, 1]
+        return np.stack([radius * np.cos(angle), radius * np.sin(angle)], 1).reshape(-1)
+
+    x = draw(n)
+    x[:n // 16 * 16] = pairs(x[:n // 16 * 16])
+    if n % 16:
+        x[n - 16:] = pairs(draw(16))
+    return x

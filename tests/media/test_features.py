@@ -126,6 +126,24 @@ def test_waveform():
     testing.near(features(path("s.wav"), dict(settings, do_normalize=False))[0], X * np.float32(0.25), 1e-7)
 
 
+def test_steps_on_samples():
+    def run(*steps, x=X):
+        return features(sound(x), {"sampling_rate": 16000, "steps": list(steps)})[0]
+
+    for n in (16, 17, 799, 1000):
+        testing.near(run({"step": "dither", "amount": 0.5}, x=X[:n]), X[:n] + 0.5 * sounds.torch_randn(n), 2e-6, str(n))
+    testing.near(run({"step": "preemphasis", "coefficient": 0.9}), np.concatenate([X[:1], X[1:] - np.float32(0.9) * X[:-1]]), 1e-7)
+    testing.near(run({"step": "scale", "by": -3}), X * np.float32(-3), 0)
+    testing.near(run({"step": "pad", "left": 5, "right": 2, "minimum": X.size + 1, "multiple": 100, "value": 0.5}),
+                 np.concatenate([np.full(5, 0.5), X, np.full(-X.size % 100 + 2, 0.5)]), 0)
+    testing.near(run({"step": "clip", "samples": 100}), X[:100], 0)
+    testing.near(run({"step": "clip", "seconds": 2, "value": 1}), np.concatenate([X, np.ones(32000 - X.size)]), 0)
+    testing.near(run({"step": "clip", "samples": 100, "cut": False}), X, 0)
+    for real in (False, True):
+        steps = {"sampling_rate": 16000, "steps": [{"step": "pad", "minimum": 2 * X.size, "real": real}]}
+        testing.equal(int(features(sound(X), steps, "--tensor", "attention_mask").sum()), X.size * (2 if real else 1))
+
+
 def test_the_same_in_every_dialect():
     """One front end as fields, nested fields, the flat form, without a type, and from folders."""
     want = features(sound(X), WHISPER)
