@@ -3,10 +3,10 @@
  *
  * A channel's past and input are one line; out[t] = bias + sum_j w[j] * line[t + j * dilation]; its last values are the new
  * state. Everything is computed in float32. The new state may lie over the old one: a channel's old values are read first. */
+#include "kernels/vmath.h"
 #include "light/op.h"
 #include "tensor/half.h"
 
-#include <math.h>
 #include <string.h>
 
 enum { IN_X, IN_WEIGHT, IN_BIAS, IN_PAST };
@@ -115,6 +115,7 @@ static lines lines_of(const conv_state *s, const td_tensor *t, bool has_window) 
 
 static int64_t line_at(const lines *l, int64_t b, int64_t c) {
     int64_t at = b * l->batch;
+    if (l->n_dims == 1) return at + c * l->channel[0];
     for (int d = l->n_dims - 1; d >= 0; d--) {
         at += c % l->dims[d] * l->channel[d];
         c /= l->dims[d];
@@ -123,20 +124,20 @@ static int64_t line_at(const lines *l, int64_t b, int64_t c) {
 }
 
 /* n elements, `step` elements apart, from or to a dense run of float32. */
-static void load(td_dtype dtype, const char *data, int64_t at, int64_t step, int64_t n, float *out) {
+TD_INLINE void load(td_dtype dtype, const char *data, int64_t at, int64_t step, int64_t n, float *out) {
     int64_t width = td_dtype_bits(dtype) / 8;
-    if (step == 1) td_to_f32(dtype, data + at * width, n, out);
-    else if (dtype == TD_FLOAT)
+    if (dtype == TD_FLOAT) /* often a few values: no call */
         for (int64_t i = 0; i < n; i++) out[i] = ((const float *)(const void *)data)[at + i * step];
+    else if (step == 1) td_to_f32(dtype, data + at * width, n, out);
     else
         for (int64_t i = 0; i < n; i++) td_to_f32(dtype, data + (at + i * step) * width, 1, out + i);
 }
 
-static void store(td_dtype dtype, const float *in, int64_t n, char *data, int64_t at, int64_t step) {
+TD_INLINE void store(td_dtype dtype, const float *in, int64_t n, char *data, int64_t at, int64_t step) {
     int64_t width = td_dtype_bits(dtype) / 8;
-    if (step == 1) td_from_f32(dtype, in, n, data + at * width);
-    else if (dtype == TD_FLOAT)
+    if (dtype == TD_FLOAT)
         for (int64_t i = 0; i < n; i++) ((float *)(void *)data)[at + i * step] = in[i];
+    else if (step == 1) td_from_f32(dtype, in, n, data + at * width);
     else
         for (int64_t i = 0; i < n; i++) td_from_f32(dtype, in + i, 1, data + (at + i * step) * width);
 }
@@ -146,7 +147,9 @@ typedef struct conv_job {
     int64_t n_channels, length, n_state, kernel, window;
     lines x, y, past, present;
     const char *weight, *bias;
-    float *room; /* per thread: line, out, weights */
+    const td_vmath_kernels *vmath;
+    bool side_by_side; /* y is float32, line after line */
+    float *room;       /* per thread: line, out, weights */
     int64_t per_thread;
 } conv_job;
 
@@ -185,8 +188,12 @@ static void conv_lines(void *arg, int64_t begin, int64_t end, int thread) {
             const float *from = line + k * s->dilation;
             for (int64_t t = 0; t < j->length; t++) out[t] += w[k] * from[t];
         }
-        for (int64_t t = 0; s->silu && t < j->length; t++) out[t] = out[t] / (1 + expf(-out[t]));
+        if (s->silu && !j->side_by_side) j->vmath->silu(out, j->length, out);
         store(s->dtype, out, j->length, j->y.data, line_at(&j->y, b, c), j->y.time);
+    }
+    if (s->silu && j->side_by_side) { /* all lines at once: they may be of one value each */
+        float *y = (float *)(void *)j->y.data + begin * j->length;
+        j->vmath->silu(y, (end - begin) * j->length, y);
     }
 }
 
@@ -208,12 +215,14 @@ static treadle_status conv_run(td_run *r) {
                   .past = lines_of(s, input(r, IN_PAST), s->window > 0),
                   .present = lines_of(s, output(r, OUT_PRESENT), s->window > 0),
                   .weight = r->in[IN_WEIGHT]->data,
-                  .bias = bias ? bias->data : NULL};
+                  .bias = bias ? bias->data : NULL,
+                  .vmath = td_vmath_pick()};
     int64_t n_lines = shape->dims[0] * j.n_channels;
     size_t bytes;
 
     if (j.kernel < 1) return td_run_fail(r, "the kernel is empty");
     if (n_lines == 0) return TREADLE_OK;
+    j.side_by_side = j.y.data && s->dtype == TD_FLOAT && !s->channels_last && td_tensor_is_dense(output(r, OUT_Y));
     j.n_state = (j.kernel - 1) * s->dilation;
     j.per_thread = TD_ROUND_UP(j.n_state + j.length + TD_MAX(j.length, j.n_state) + j.kernel, 16);
     if (TD_MUL_OVERFLOWS((size_t)j.per_thread * sizeof(float), (size_t)td_pool_threads(r->pool), &bytes))

@@ -6,6 +6,8 @@
  *
  * token by token, in float32. Heads are independent and shared out to the threads. A float32 state is computed where the
  * output lies, which may be where the past state lies. */
+#include "kernels/recurrence_f32.h"
+#include "kernels/vmath.h"
 #include "light/ops/heads.h"
 #include "tensor/half.h"
 
@@ -16,6 +18,7 @@ enum { IN_Q, IN_K, IN_V, IN_PAST, IN_DECAY, IN_BETA };
 enum { OUT_Y, OUT_PRESENT };
 
 typedef struct linear_state {
+    const td_recurrence_f32_kernels *kernels;
     int64_t n_heads, n_kv_heads;
     int64_t window; /* 0: the state has no axis for it */
     float scale;    /* 0: 1 / sqrt(key size) */
@@ -32,6 +35,7 @@ static treadle_status linear_prepare(td_prepare *p) {
     while (which < TD_COUNT(rules) && !td_str_is(rule, rules[which])) which++;
     if (which == TD_COUNT(rules))
         return td_bad_node(p, "update_rule \"%.*s\", expected linear, gated, delta or gated_delta", TD_STR_ARGS(rule));
+    s->kernels = td_recurrence_f32_pick();
     s->gated = which & 1;
     s->delta = which & 2;
     if (s->gated && !td_has_input(p, IN_DECAY)) return td_bad_node(p, "update_rule %s needs decay", rules[which]);
@@ -112,43 +116,7 @@ static treadle_status linear_infer(td_infer *in) {
     return td_infer_set(in, OUT_PRESENT, s->state, &state);
 }
 
-/* --- the recurrence */
-
-/* S[i] *= gate[i] and, for the delta rules, recalled = k S. Steps of 0: one gate for all rows. */
-static void decay_and_recall(float *restrict state, int64_t rows, int64_t n, const float *gate, int64_t gate_step,
-                             const float *k, float *restrict recalled) {
-    if (recalled) memset(recalled, 0, (size_t)n * sizeof *recalled);
-    for (int64_t i = 0; i < rows; i++) {
-        float *restrict row = state + i * n;
-        float g = gate ? gate[i * gate_step] : 1, key = k[i];
-        if (!recalled)
-            for (int64_t j = 0; j < n; j++) row[j] *= g;
-        else
-            for (int64_t j = 0; j < n; j++) {
-                row[j] *= g;
-                recalled[j] += key * row[j];
-            }
-    }
-}
-
-static void add_outer(float *restrict state, int64_t rows, int64_t n, const float *k, const float *restrict u) {
-    for (int64_t i = 0; i < rows; i++) {
-        float *restrict row = state + i * n;
-        float key = k[i];
-        for (int64_t j = 0; j < n; j++) row[j] += key * u[j];
-    }
-}
-
-static void read_out(const float *restrict state, int64_t rows, int64_t n, const float *q, float scale,
-                     float *restrict y) {
-    memset(y, 0, (size_t)n * sizeof *y);
-    for (int64_t i = 0; i < rows; i++) {
-        const float *restrict row = state + i * n;
-        float query = q[i];
-        for (int64_t j = 0; j < n; j++) y[j] += query * row[j];
-    }
-    for (int64_t j = 0; j < n; j++) y[j] *= scale;
-}
+/* --- run */
 
 typedef struct linear_run {
     const linear_state *s;
@@ -158,8 +126,9 @@ typedef struct linear_run {
     td_heads q, k, v, decay, beta, y;
     const char *past; /* NULL: zeros */
     char *present;    /* NULL: nobody wants it */
-    float *room;      /* per thread */
-    int64_t per_thread;
+    const td_vmath_kernels *vmath;
+    float *room; /* per thread: own_floats for the state, then what job_of needs */
+    int64_t per_thread, own_floats;
 } linear_run;
 
 /* Where the state of head h of sequence b starts, in elements; slots of a window are whole states of all. */
@@ -183,52 +152,115 @@ static float *start_state(const linear_run *w, int64_t b, int64_t h, float *own)
     return state;
 }
 
-static void load(const td_heads *x, int64_t b, int64_t t, int64_t h, int64_t n, float *out) {
-    td_to_f32(x->dtype, td_heads_at(x, b, t, h), n, out);
+/* Where there are many tokens a head is copied side by side first: it is read several times, and what lies a power of two
+ * apart is in one set of a cache. */
+static bool copies(const linear_run *w) { return w->n_tokens > 8; }
+
+/* float32 of n heads from h on, of all tokens of sequence b: where they lie, with *step from one token to the next and *head
+ * from one head to the next, or copied to `room` ([token, n, size]). */
+static const float *as_f32(const linear_run *w, const td_heads *x, int64_t b, int64_t h, int64_t n, int64_t size,
+                           float *room, int64_t *step, int64_t *head) {
+    *step = x->token;
+    *head = x->head;
+    if (x->dtype == TD_FLOAT && !copies(w)) return (const float *)(const void *)td_heads_at(x, b, 0, h);
+    *step = n * size;
+    *head = size;
+    for (int64_t t = 0; t < w->n_tokens; t++)
+        for (int64_t i = 0; i < n; i++)
+            td_to_f32(x->dtype, td_heads_at(x, b, t, h + i), size, room + (t * n + i) * size);
+    return room;
 }
 
-static void read_heads(const linear_run *w, const float *state, int64_t b, int64_t t, int64_t h, float *q, float *y) {
-    const linear_state *s = w->s;
-    int64_t group = TD_MAX(1, s->n_heads / s->n_kv_heads), shared = TD_MAX(1, s->n_kv_heads / s->n_heads);
+/* exp of the decays of a head: [token, decay_size]. */
+static void make_gates(const linear_run *w, int64_t b, int64_t h, float *gates) {
+    int64_t n = w->decay_size;
+    for (int64_t t = 0; t < w->n_tokens; t++)
+        td_to_f32(w->decay.dtype, td_heads_at(&w->decay, b, t, h), n, gates + t * n);
+    w->vmath->exp(gates, w->n_tokens * n, gates);
+}
 
-    for (int64_t i = h * group; i < (h + 1) * group; i++) {
-        load(&w->q, b, t, i / shared, w->size, q);
-        read_out(state, w->size, w->v_size, q, w->scale, y);
-        td_from_f32(s->dtype, y, w->v_size, td_heads_at(&w->y, b, t, i));
+/* The recurrence of a head, all but its state, over memory `room` of room_floats floats. */
+static td_recurrence_f32 job_of(const linear_run *w, int64_t b, int64_t h, float *room) {
+    const linear_state *s = w->s;
+    int64_t group = TD_MAX(1, s->n_heads / s->n_kv_heads), shared = TD_MAX(1, s->n_kv_heads / s->n_heads), unused;
+    td_recurrence_f32 j = {.n_tokens = w->n_tokens,
+                           .n_keys = w->size,
+                           .n_values = w->v_size,
+                           .n_queries = w->y.data ? group : 0,
+                           .scale = w->scale};
+    j.k = as_f32(w, &w->k, b, h * w->n_key_heads / s->n_kv_heads, 1, w->size, room, &j.k_step, &unused);
+    room += w->n_tokens * w->size;
+    j.v = as_f32(w, &w->v, b, h, 1, w->v_size, room, &j.v_step, &unused);
+    room += w->n_tokens * w->v_size;
+    j.q = as_f32(w, &w->q, b, h * group / shared, group, w->size, room, &j.q_step, &j.q_head);
+    room += w->n_tokens * group * w->size;
+    if (s->gated) {
+        make_gates(w, b, h, room);
+        j.gate = room;
+        j.gate_step = w->decay_size;
+        j.one_gate = w->decay_size == 1;
+        room += w->n_tokens * w->decay_size;
     }
+    if (s->delta) {
+        j.beta = as_f32(w, &w->beta, b, w->beta_heads > 1 ? h : 0, 1, 1, room, &j.beta_step, &unused);
+        room += w->n_tokens;
+    }
+    j.y = (float *)(void *)td_heads_at(&w->y, b, 0, h * group);
+    j.y_step = w->y.token;
+    j.y_head = w->v_size;
+    if (s->dtype != TD_FLOAT || copies(w)) {
+        j.y = room;
+        j.y_step = group * w->v_size;
+    }
+    return j;
+}
+
+/* What job_of and the state need. */
+static int64_t room_floats(const linear_run *w) {
+    int64_t group = TD_MAX(1, w->s->n_heads / w->s->n_kv_heads);
+    return w->n_tokens * ((group + 2) * (w->size + w->v_size) + 1);
+}
+
+/* Tokens first..end; their outputs are rounded where they are of a half type. */
+static void run_tokens(const linear_run *w, const td_recurrence_f32 *all, int64_t first, int64_t end) {
+    td_recurrence_f32 j = *all;
+    j.n_tokens = end - first;
+    j.k += first * j.k_step;
+    j.v += first * j.v_step;
+    j.q += first * j.q_step;
+    if (j.gate) j.gate += first * j.gate_step;
+    if (j.beta) j.beta += first * j.beta_step;
+    if (j.n_queries) j.y += first * j.y_step;
+    w->s->kernels->run(&j);
+}
+
+static void store_y(const linear_run *w, const td_recurrence_f32 *j, int64_t b, int64_t h) {
+    for (int64_t t = 0; t < w->n_tokens; t++)
+        for (int64_t i = 0; i < j->n_queries; i++)
+            td_from_f32(w->s->dtype, j->y + t * j->y_step + i * j->y_head, w->v_size,
+                        td_heads_at(&w->y, b, t, h * j->n_queries + i));
 }
 
 static void run_heads(void *arg, int64_t begin, int64_t end, int thread) {
     const linear_run *w = arg;
     const linear_state *s = w->s;
-    float *q = w->room + thread * w->per_thread, *k = q + w->size, *gate = k + w->size, *v = gate + w->size,
-          *recalled = v + w->v_size, *y = recalled + w->v_size, *own = y + w->v_size;
+    float *room = w->room + thread * w->per_thread;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t b = i / s->n_kv_heads, h = i % s->n_kv_heads, unused = w->n_tokens - s->window;
-        float *state = start_state(w, b, h, own), beta = 1;
-        for (int64_t t = 0; t < w->n_tokens; t++) {
-            load(&w->k, b, t, h * w->n_key_heads / s->n_kv_heads, w->size, k);
-            load(&w->v, b, t, h, w->v_size, v);
-            if (s->gated) {
-                load(&w->decay, b, t, h, w->decay_size, gate);
-                for (int64_t j = 0; j < w->decay_size; j++) gate[j] = expf(gate[j]);
-            }
-            if (s->gated || s->delta)
-                decay_and_recall(state, w->size, w->v_size, s->gated ? gate : NULL, w->decay_size > 1, k,
-                                 s->delta ? recalled : NULL);
-            if (s->delta) {
-                load(&w->beta, b, t, w->beta_heads > 1 ? h : 0, 1, &beta);
-                for (int64_t j = 0; j < w->v_size; j++) v[j] = beta * (v[j] - recalled[j]);
-            }
-            add_outer(state, w->size, w->v_size, k, v);
-            if (w->y.data) read_heads(w, state, b, t, h, q, y);
-            if (w->present && s->window && t >= unused) keep_state(w, state, t - unused, b, h);
+        int64_t b = i / s->n_kv_heads, h = i % s->n_kv_heads, before = w->n_tokens - s->window; /* of the window */
+        td_recurrence_f32 job = job_of(w, b, h, room + w->own_floats);
+        job.state = start_state(w, b, h, room);
+        int64_t plain = w->present && s->window ? TD_MAX(0, before) : w->n_tokens;
+        if (plain > 0) run_tokens(w, &job, 0, plain);
+        for (int64_t t = plain; t < w->n_tokens; t++) {
+            run_tokens(w, &job, t, t + 1);
+            keep_state(w, job.state, t - before, b, h);
         }
+        if (job.n_queries && (s->dtype != TD_FLOAT || copies(w))) store_y(w, &job, b, h);
         if (!w->present) continue;
-        keep_state(w, state, TD_MAX(0, s->window - 1), b, h);
+        keep_state(w, job.state, TD_MAX(0, s->window - 1), b, h);
         int64_t bytes = w->size * w->v_size * (td_dtype_bits(s->state) / 8);
-        for (int64_t slot = 0; slot + 1 < s->window && slot < -unused; slot++)
+        for (int64_t slot = 0; slot + 1 < s->window && slot < -before; slot++)
             memset(w->present + state_at(w, slot, b, h) * (td_dtype_bits(s->state) / 8), 0, (size_t)bytes);
     }
 }
@@ -265,15 +297,16 @@ static treadle_status set_up(linear_run *w, td_run *r) {
 }
 
 static treadle_status linear_run_op(td_run *r) {
-    linear_run w = {.s = r->state};
-    int64_t own;
+    linear_run w = {.s = r->state, .vmath = td_vmath_pick()};
     size_t bytes;
 
     if (td_tensor_count(r->in[IN_Q]) == 0 && !output(r, OUT_PRESENT)) return TREADLE_OK;
     TD_TRY(set_up(&w, r));
-    if (TD_MUL_OVERFLOWS(w.size, w.v_size, &own) || own > INT64_MAX / 64) return td_run_fail(r, "sizes overflow");
-    if (w.present && w.s->state == TD_FLOAT) own = 0;
-    w.per_thread = TD_ROUND_UP(3 * (w.size + w.v_size) + own, 16);
+    if (TD_MUL_OVERFLOWS(w.size, w.v_size, &w.own_floats) || w.own_floats > INT64_MAX / 64)
+        return td_run_fail(r, "sizes overflow");
+    if (w.present && w.s->state == TD_FLOAT) w.own_floats = 0;
+    w.own_floats = TD_ROUND_UP(w.own_floats, 16);
+    w.per_thread = TD_ROUND_UP(w.own_floats + room_floats(&w), 16);
     if (TD_MUL_OVERFLOWS((size_t)w.per_thread * sizeof(float), (size_t)td_pool_threads(r->pool), &bytes))
         return td_run_fail(r, "sizes overflow");
     w.room = td_run_scratch(r, bytes);
