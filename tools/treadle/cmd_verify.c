@@ -14,6 +14,7 @@
 
 typedef struct verify_args {
     td_model_args model;
+    td_media_args media;
     const char *against;
     td_texts prompts, ids;
     int64_t max_new_tokens;
@@ -40,6 +41,7 @@ static const td_option verify_options[] = {
      "largest difference of two logits, relative where they exceed 1 (default: 0.001)",
      offsetof(verify_args, tolerance)},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object", offsetof(verify_args, json)},
+    MEDIA_OPTIONS(verify_args),
     MODEL_OPTIONS(verify_args),
 };
 
@@ -48,6 +50,8 @@ static const char *const built_in[] = {
     "1, 1, 2, 3, 5, 8, 13,",
     "Once upon a time, in a small village by the sea, there lived",
 };
+
+enum { BUILT_IN_MOST = 16 }; /* tokens of a built-in prompt: some graphs take few */
 
 typedef struct comparison { /* of one prompt, or of all */
     int64_t n_steps, n_same_best;
@@ -66,6 +70,7 @@ typedef struct verify {
     td_arena arena;
     treadle_ids *prompts;
     size_t n_prompts;
+    bool has_logits; /* else embeddings are compared, one step a prompt */
     comparison *each, all;
 } verify;
 
@@ -98,20 +103,21 @@ static int new_generator(const verify *v, int side, treadle_ids prompt, treadle_
     treadle_generate_options_init(&options);
     options.max_new_tokens = v->args->max_new_tokens;
     options.do_sample = 0;
+    options.num_beams = 1;
     options.repetition_penalty = 1; /* the engines' logits, not the processors' choice */
     options.no_repeat_ngram_size = 0;
     options.min_length = 0;
     options.ignore_eos = true;
     options.n_stop = 0;
     options.keep_logits = true;
-    if (treadle_generator_new(v->models[side], &options, out, &error) != TREADLE_OK ||
-        treadle_generator_append(*out, &prompt, 1, &error) != TREADLE_OK) {
-        int code = td_report(&error);
+    if (treadle_generator_new(v->models[side], &options, out, &error) != TREADLE_OK) return td_report(&error);
+    int code = td_give_media(&td_command_verify, &v->args->media, *out);
+    if (code == EXIT_OK && treadle_generator_append(*out, &prompt, 1, &error) != TREADLE_OK) code = td_report(&error);
+    if (code != EXIT_OK) {
         treadle_generator_free(*out);
         *out = NULL;
-        return code;
     }
-    return EXIT_OK;
+    return code;
 }
 
 static int generate(treadle_generator *g, int64_t n, treadle_error *error) {
@@ -155,6 +161,26 @@ static int compare_run(const verify *v, treadle_ids a, const treadle_tensor *log
     return EXIT_OK;
 }
 
+static int compare_embeddings(const verify *v, treadle_ids prompt, comparison *c) {
+    treadle_generator *g[2] = {NULL, NULL};
+    treadle_error error = {0};
+    treadle_tensor vectors[2] = {{0}, {0}};
+    int code = EXIT_OK;
+
+    c->first_step = -1;
+    for (int side = 0; side < 2 && code == EXIT_OK; side++) {
+        code = new_generator(v, side, prompt, &g[side]);
+        if (code == EXIT_OK && (treadle_generator_prefill(g[side], &error) != TREADLE_OK ||
+                                treadle_generator_embedding(g[side], 0, &vectors[side], &error) != TREADLE_OK))
+            code = td_report(&error);
+    }
+    if (code == EXIT_OK && vectors[0].dims[0] == vectors[1].dims[0])
+        compare_step(vectors[0].data, vectors[1].data, vectors[0].dims[0], v->args->tolerance, c);
+    treadle_generator_free(g[0]);
+    treadle_generator_free(g[1]);
+    return code;
+}
+
 static int compare_prompt(const verify *v, treadle_ids prompt, comparison *c) {
     treadle_generator *g[2] = {NULL, NULL};
     treadle_error error = {0};
@@ -194,13 +220,14 @@ static int compare_prompt(const verify *v, treadle_ids prompt, comparison *c) {
 }
 
 /* --- prompts */
-static int add_text(verify *v, const char *text) {
+static int add_text(verify *v, const char *text, size_t most) {
     treadle_error error = {0};
     int32_t *ids = NULL;
     size_t n = 0;
 
     if (treadle_text_encode(treadle_model_text(v->models[0]), text, strlen(text), true, &ids, &n, &error) != TREADLE_OK)
         return td_report(&error);
+    n = TD_MIN(n, most);
     int32_t *own = TD_ARENA_ARRAY(&v->arena, int32_t, n + 1);
     if (own && n) memcpy(own, ids, n * sizeof *own);
     treadle_free(ids);
@@ -227,6 +254,7 @@ static int read_prompts(verify *v) {
     int code = EXIT_OK;
 
     treadle_model_get_info(v->models[0], &info);
+    v->has_logits = info.has_logits;
     v->prompts = TD_ARENA_ARRAY(&v->arena, treadle_ids, args->prompts.n + args->ids.n + 3);
     if (!v->prompts) return EXIT_RUN;
     for (size_t i = 0; code == EXIT_OK && i < args->ids.n; i++) {
@@ -237,10 +265,15 @@ static int read_prompts(verify *v) {
         prompt->ids = ids;
         v->n_prompts++;
     }
-    for (size_t i = 0; code == EXIT_OK && i < args->prompts.n; i++) code = add_text(v, args->prompts.items[i]);
+    for (size_t i = 0; code == EXIT_OK && i < args->prompts.n; i++)
+        code = add_text(v, args->prompts.items[i], SIZE_MAX);
     if (v->n_prompts || code != EXIT_OK) return code;
+    if (args->media.input.n || args->media.audio) { /* they are the prompt */
+        v->prompts[v->n_prompts++] = (treadle_ids){NULL, 0};
+        return EXIT_OK;
+    }
     if (!info.has_tokenizer) return add_plain_ids(v, info.vocab_size);
-    for (size_t i = 0; code == EXIT_OK && i < TD_COUNT(built_in); i++) code = add_text(v, built_in[i]);
+    for (size_t i = 0; code == EXIT_OK && i < TD_COUNT(built_in); i++) code = add_text(v, built_in[i], BUILT_IN_MOST);
     return code;
 }
 
@@ -364,9 +397,15 @@ static int verify_run(void *given, char **positional, size_t n_positional) {
         v.each = TD_ARENA_ARRAY(&v.arena, comparison, v.n_prompts);
         if (!v.each) code = EXIT_RUN;
     }
-    for (size_t i = 0; code == EXIT_OK && i < v.n_prompts; i++) code = compare_prompt(&v, v.prompts[i], &v.each[i]);
+    for (size_t i = 0; code == EXIT_OK && i < v.n_prompts; i++)
+        code = v.has_logits ? compare_prompt(&v, v.prompts[i], &v.each[i])
+                            : compare_embeddings(&v, v.prompts[i], &v.each[i]);
+    if (code == EXIT_OK) add_up(&v);
+    if (code == EXIT_OK && v.all.n_steps == 0) {
+        fprintf(stderr, "treadle: there was nothing to compare: no step gave logits\n");
+        code = EXIT_RUN;
+    }
     if (code == EXIT_OK) {
-        add_up(&v);
         if (v.args->json) code = print_json(&v);
         else print_text(&v);
         if (code == EXIT_OK && v.all.disagrees) code = EXIT_RUN;
@@ -382,7 +421,7 @@ const td_command td_command_verify = {
     .summary = "compare two engines on a model, token by token and logit by logit",
     .help =
         "Generates greedily on both engines (the first: --engine, or light) and compares the logits of every step with the same past\n"
-        "on both sides. Exit code 1 if they differ by more than the tolerance.",
+        "on both sides; models without logits: their embeddings. Exit code 1 if they differ by more than the tolerance.",
     .options = verify_options,
     .n_options = TD_COUNT(verify_options),
     .args_bytes = sizeof(verify_args),
