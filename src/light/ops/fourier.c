@@ -268,8 +268,17 @@ static double sample(const stft_run *r, int64_t batch, int64_t at, int64_t part)
     return td_load_f64(r->x->dtype, r->x->data, (batch * r->length + at) * r->parts + part);
 }
 
+/* The first and the middle bin of a real signal are real. Exported vocoders tell pi from -pi, the angles of what is negative
+ * there, by the sign of the imaginary part, and were tried with transforms in single precision, whose roundings turn the first
+ * bin backwards and the middle one forwards; an exact 0 would be another angle in every other frame. So they are turned by 1e-30. */
+static double turned_by_a_hair(const stft_run *r, int64_t bin, double re, double im) {
+    if (r->parts != 1 || (bin != 0 && 2 * bin != r->z.frame)) return im;
+    return bin == 0 ? -1e-30 * re : 1e-30 * re;
+}
+
 static void store_frame(const stft_run *r, int64_t frame, int64_t bin, double re, double im) {
     int64_t at = (frame * r->z.bins + bin) * 2;
+    im = turned_by_a_hair(r, bin, re, im);
     td_store_f64(r->y->dtype, r->y->data, at, re);
     td_store_f64(r->y->dtype, r->y->data, at + 1, im);
 }
