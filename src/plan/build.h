@@ -166,6 +166,8 @@ int32_t td_plan_named_request(td_plan_build_ctx *b, td_str name); /* loop.c: "se
 
 /* The name that a port has in wires: as io renames it, else the graph's. */
 td_str td_plan_wire_name(const td_plan_session *session, bool input, size_t port);
+/* request.c: the td_modality without which a graph need not run, as its metadata may say; -1: it does not. */
+int32_t td_plan_metadata_modality(const td_signature *sig);
 bool td_plan_is_optional(const td_plan_session *session, size_t input); /* by type, default, config or metadata */
 
 /* Places for messages: the value of the session, or nothing. */

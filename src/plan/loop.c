@@ -6,16 +6,6 @@
 
 /* --- media */
 
-static int32_t metadata_modality(const td_signature *sig) {
-    const td_onnx_prop *props[2] = {sig->model->props, sig->model->graph.props};
-    size_t n[2] = {sig->model->n_props, sig->model->graph.n_props};
-    for (int k = 0; k < 2; k++)
-        for (size_t i = 0; i < n[k]; i++)
-            if (td_str_ends(props[k][i].key, TD_STR("when_present")))
-                return td_words_find(td_modality_words, props[k][i].value);
-    return -1;
-}
-
 /* Of a prompt step without a declared medium: what its request tensors speak of. Video counts only if nothing else is taken. */
 static int32_t request_modality(const td_plan_session *s) {
     int32_t found = -1;
@@ -46,7 +36,7 @@ static void find_modality(const td_plan *plan, td_plan_step *step) {
     const td_plan_session *s = &plan->sessions[step->session];
     if (step->config && step->config->if_present != TD_MODALITY_NONE)
         step->modality = (int32_t)step->config->if_present;
-    else if (!s->takes_tokens) step->modality = metadata_modality(s->signature);
+    else if (!s->takes_tokens) step->modality = td_plan_metadata_modality(s->signature);
     if (step->modality < 0 && step->when == TD_WHEN_PROMPT && !s->takes_tokens) step->modality = request_modality(s);
     if (step->modality < 0 && step->when == TD_WHEN_PROMPT && !s->takes_tokens)
         step->modality = source_modality(plan, step);

@@ -45,3 +45,13 @@ bool td_plan_is_optional(const td_plan_session *session, size_t input) {
         if (td_str_equal(c->optional[i], port->name) || td_str_equal(c->optional[i], name)) return true;
     return port->optional || optional_by_metadata(port);
 }
+
+int32_t td_plan_metadata_modality(const td_signature *sig) {
+    const td_onnx_prop *props[2] = {sig->model->props, sig->model->graph.props};
+    size_t n[2] = {sig->model->n_props, sig->model->graph.n_props};
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < n[k]; i++)
+            if (td_str_ends(props[k][i].key, TD_STR("when_present")))
+                return td_words_find(td_modality_words, props[k][i].value);
+    return -1;
+}

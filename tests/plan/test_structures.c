@@ -375,6 +375,24 @@ TEST(two_graphs_that_never_meet_take_one_output) {
     td_test_plan_done(&p);
 }
 
+TEST(a_graph_may_say_which_medium_it_needs) {
+    const td_onnx_prop says = {TD_STR("exporter.pipeline.when_present"), TD_STR("audio")};
+    const td_onnx_graph body = {.props = &says, .n_props = 1};
+    const td_test_graph tower = {"a_tower.onnx", "x:f[n,8]", "feat:f[rows,64]"};
+    const td_test_graph files[] = {
+        {"b_embedding.onnx", "input_ids:i[batch,seq] feat:f[n1,64]", "inputs_embeds:f[batch,seq,64]"},
+        {"c_decoder.onnx", EMBEDS, LOGITS},
+        {0}};
+    td_planned p;
+    td_test_write_graph(td_test_temp("says-medium"), &tower, &body);
+    td_test_plan(&p, "says-medium", files, NULL);
+    CHECK_FINE(&p);
+    CHECK_STEPS(&p, "a_tower prompt, b_embedding always, c_decoder always");
+    CHECK_EQ_INT(p.plan->steps[0].modality, TD_MODALITY_AUDIO);
+    CHECK_FEED(&p, "a_tower", "x", TD_FEED_REQUEST);
+    td_test_plan_done(&p);
+}
+
 TEST(one_graph_for_text_and_images) {
     const td_test_graph files[] = {{"model.onnx",
                                     "input_ids:i[batch,seq] attention_mask:i[batch,total] pixel_values:f[patches,1176] "
