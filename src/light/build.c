@@ -53,6 +53,7 @@ static treadle_status find_value(scope *s, td_str name, int32_t *out);
 static treadle_status capture(scope *s, td_str name, int32_t *out) {
     int32_t outer;
     TD_TRY(find_value(s->outer, name, &outer));
+    if (outer == TD_NO_VALUE) return TREADLE_OK; /* an input that a function's call leaves out */
     int32_t id = td_graph_add_value(s->graph, td_graph_value(s->outer->graph, outer)->name);
     if (id == TD_NO_VALUE || !td_map_set(&s->names, name, (uint64_t)(int64_t)id) || !td_vec_push(&s->captured, outer))
         return no_memory(s);

@@ -9,6 +9,7 @@ treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, tread
     td_arena *a = &ctx->arena;
     td_arena_init(a);
     ctx->light = light;
+    ctx->outermost = ctx;
     ctx->values = TD_ARENA_ARRAY(a, td_value, g->values.n);
     ctx->places = TD_ARENA_ARRAY(a, td_place, g->values.n);
     ctx->demands = TD_ARENA_ARRAY(a, td_demand, g->values.n);

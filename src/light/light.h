@@ -25,6 +25,7 @@ typedef struct td_light_options {
     td_activations activations;
     const char *pack_dir; /* folder of the packed-weights cache; NULL: pack in memory only */
     bool profile;         /* time every node (td_light_profile) */
+    uint64_t max_steps;   /* runs of subgraphs (iterations of loops) in one run, then TREADLE_LIMIT; 0: no limit */
 } td_light_options;
 
 /* A graph input or output. dims < 0 are symbolic; their names are in dim_names (empty: anonymous). */

@@ -342,6 +342,7 @@ treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value 
     TD_TRY(bind_inputs(ctx, inputs, err));
     TD_TRY(bind_outputs(ctx, inputs, outputs, err));
     if (ctx->node_ns) clear_times(ctx);
+    ctx->n_steps = 0;
     TD_TRY(td_ctx_steps(ctx, err));
     return deliver(ctx, outputs, err);
 }

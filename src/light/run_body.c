@@ -22,7 +22,16 @@ static void mark_moving(const td_body *body, td_light_ctx *ctx) {
     }
 }
 
-static treadle_status new_run(td_body_run *b, const td_body *body, td_arena *arena, treadle_error *err) {
+/* Of a ctx and of those in it, which were made before it was known. */
+static void set_outermost(td_light_ctx *ctx, td_light_ctx *outermost) {
+    const td_graph *g = &ctx->light->graph;
+    ctx->outermost = outermost;
+    for (size_t i = 0; i < g->nodes.n; i++)
+        for (size_t k = 0; k < g->nodes.items[i]->n_bodies; k++) set_outermost(ctx->bodies[i][k].ctx, outermost);
+}
+
+static treadle_status new_run(td_body_run *b, const td_body *body, td_light_ctx *outermost, treadle_error *err) {
+    td_arena *arena = &outermost->arena;
     size_t n = body->n_formals;
     b->body = body;
     b->holds = TD_ARENA_ARRAY(arena, td_hold, n);
@@ -33,6 +42,7 @@ static treadle_status new_run(td_body_run *b, const td_body *body, td_arena *are
     if (!b->holds || !b->next_holds || !b->next || !b->scalars || !b->through)
         return td_fail_memory(err, "a subgraph's context", n * sizeof *b->next);
     TD_TRY(td_light_ctx_new(&body->light, &b->ctx, err));
+    set_outermost(b->ctx, outermost);
     mark_moving(body, b->ctx);
     return TREADLE_OK;
 }
@@ -44,8 +54,7 @@ treadle_status td_body_runs_new(td_light_ctx *ctx, treadle_error *err) {
         if (!node->n_bodies) continue;
         ctx->bodies[i] = TD_ARENA_ARRAY(&ctx->arena, td_body_run, node->n_bodies);
         if (!ctx->bodies[i]) return td_fail_memory(err, "a subgraph's context", sizeof(td_body_run));
-        for (size_t k = 0; k < node->n_bodies; k++)
-            TD_TRY(new_run(&ctx->bodies[i][k], node->bodies[k], &ctx->arena, err));
+        for (size_t k = 0; k < node->n_bodies; k++) TD_TRY(new_run(&ctx->bodies[i][k], node->bodies[k], ctx, err));
     }
     return TREADLE_OK;
 }
@@ -165,6 +174,9 @@ static treadle_status deliver(td_body_run *b) {
 treadle_status td_body_step(td_body_run *b) {
     const td_graph *g = &b->body->light.graph;
     td_light_ctx *ctx = b->ctx;
+    uint64_t most = ctx->light->options.max_steps;
+    if (TD_UNLIKELY(++ctx->outermost->n_steps > most && most))
+        return td_fail(b->caller->err, TREADLE_LIMIT, "subgraphs ran more than %llu times", (unsigned long long)most);
     td_ctx_release(ctx);
     for (size_t k = 0; k < g->n_outputs; k++) ctx->bindings[k].direct = false;
     for (size_t k = g->n_outputs; k-- > 0;) /* a value that is several outputs: the first is written directly */

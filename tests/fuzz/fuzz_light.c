@@ -35,7 +35,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     td_arena arena = {0};
     treadle_error err;
     if (td_onnx_parse(data, size, NULL, NULL, &model, &err) != TREADLE_OK) return 0;
-    td_light_options options = {.n_threads = 1, .no_passes = size & 1};
+    td_light_options options = {.n_threads = 1, .no_passes = size & 1, .max_steps = 256};
     if (td_light_open_take(model, &options, &light, &err) != TREADLE_OK) return 0;
     size_t n_in = td_light_n_inputs(light), n_out = td_light_n_outputs(light);
     td_value *inputs = TD_ARENA_ARRAY(&arena, td_value, n_in), *outputs = TD_ARENA_ARRAY(&arena, td_value, n_out);

@@ -26,6 +26,7 @@ typedef struct made {
 } made;
 
 static td_arena arena;
+static uint64_t max_steps;
 static const td_onnx_opset opsets[] = {{{"", 0}, 17}, {{"local", 5}, 1}};
 static const td_onnx_dim four[] = {{.value = 4}};
 static const td_onnx_type vector = {
@@ -104,7 +105,8 @@ static treadle_status open_made(const made *g, td_light **light, treadle_error *
     *light = NULL;
     CHECK_OK(td_onnx_write(&model, &bytes, err), err);
     CHECK_OK(td_onnx_parse(bytes.p, bytes.n, NULL, NULL, &read, err), err);
-    treadle_status status = td_light_open_take(read, &(td_light_options){.n_threads = 1}, light, err);
+    treadle_status status =
+        td_light_open_take(read, &(td_light_options){.n_threads = 1, .max_steps = max_steps}, light, err);
     td_buf_free(&bytes);
     td_arena_free(&arena);
     return status;
@@ -317,6 +319,26 @@ TEST(uses_in_bodies_count) {
     add_loop(g, "m - x", "y", body);
     CHECK_OK(run_made(g, true, 3, y, &err), &err);
     CHECK_EQ_INT(y[3], -8);
+}
+
+/* A loop that would not end soon, bounded by whoever does not trust the model. */
+TEST(steps_are_bounded) {
+    treadle_error err = {0};
+    made *g = graph("m x", "y"), *body = graph("i go v", "go2 w");
+    add(body, "Identity", "go", "go2");
+    add(body, "Neg", "v", "w");
+    add_loop(g, "m - x", "y", body);
+    float y[4];
+    max_steps = 100;
+    CHECK_OK(run_made(g, true, 100, y, &err), &err);
+    CHECK_EQ_INT(y[3], 4);
+    g = graph("m x", "y");
+    body = graph("i go v", "go2 w");
+    add(body, "Identity", "go", "go2");
+    add(body, "Neg", "v", "w");
+    add_loop(g, "m - x", "y", body);
+    CHECK_STATUS(run_made(g, true, INT64_MAX, y, &err), TREADLE_LIMIT, &err);
+    max_steps = 0;
 }
 
 TEST(steady_states_allocate_nothing) {
