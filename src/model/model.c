@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "model/audio_part.h"
 
 #include <stdio.h>
 
@@ -62,6 +63,8 @@ treadle_status td_model_examine(const char *path, const treadle_model_options *o
     treadle_status status = td_model_files_open(path, &m->arena, &m->files, err);
     if (status == TREADLE_OK) status = td_config_load(&m->files, &config, &m->messages, &m->config, err);
     if (status == TREADLE_OK) status = td_plan_build(m->config, &m->messages, &m->plan, err);
+    if (status == TREADLE_OK && !td_audio_part_check(m->config, m->plan, &m->messages))
+        status = td_fail_memory(err, "the audio preprocessing", 0);
     if (status == TREADLE_OK) status = td_text_part_open(&m->files, &m->text, err);
     if (status != TREADLE_OK) {
         td_model_close(m);

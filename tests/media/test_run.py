@@ -72,4 +72,43 @@ def test_audio():
     assert "nosuch.wav" in run("--audio", "nosuch.wav", code=1)
 
 
+def test_check():
+    """What the config's audio preprocessing makes is compared with the graphs before anything runs."""
+    folder = pipeline()[0]
+    path = os.path.join(folder, "genai_config.json")
+    with open(path, encoding="utf-8") as f:
+        text = f.read()
+    steps = [{"step": "frames", "length": 10, "hop": 10}]
+    good = {"sampling_rate": 16000, "steps": steps}
+
+    def check(audio, *words, code=3):
+        root = json.loads(text)
+        root["pipeline"]["preprocessing"] = {"audio": audio}
+        with open(path, "w", encoding="utf-8") as f:
+            json.dump(root, f)
+        got = testing.treadle("check", folder)
+        assert got.returncode == code, got
+        for word in words:
+            assert word in got.stdout, (word, got.stdout)
+        assert code or words or "audio" not in got.stdout, got.stdout
+
+    try:
+        check({"config": good}, code=0)
+        check({"config": dict(good, steps=[dict(steps[0], length=11)])}, "/pipeline/preprocessing/audio/config: error", 'makes "input_features" [1, 11, any]',
+              '"speech" takes [any, 10, any]')
+        check({"config": good, "expected_outputs": {"input_features": {"rank": 3, "dtype": "float32"}}}, code=0)
+        check({"config": good, "expected_outputs": {"mel": {"rank": 3}}}, '/expected_outputs/mel: error: the audio preprocessing makes no "mel"')
+        check({"config": dict(good, steps=[{"step": "nosuch"}])}, 'audio preprocessing: ', 'expected a "step" of scale')
+        check({"config": "audio.json"}, "audio.json")
+        with open(os.path.join(folder, "audio.json"), "w", encoding="utf-8") as f:
+            f.write('{"steps":\n [], "sampling_rate": 0}')
+        check({"config": "audio.json"}, "audio.json:2:24 /sampling_rate: expected an integer from 1000")
+        with open(os.path.join(folder, "audio.json"), "w", encoding="utf-8") as f:
+            f.write('{"feature_extractor_type": "Nosuch"}')
+        check({"config": "audio.json"}, 'warning: audio preprocessing: ', 'unknown feature extractor "Nosuch"', code=0)
+    finally:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+
 testing.main()
