@@ -102,7 +102,7 @@ def test_check():
         check({"config": "audio.json"}, "audio.json")
         with open(os.path.join(folder, "audio.json"), "w", encoding="utf-8") as f:
             f.write('{"steps":\n [], "sampling_rate": 0}')
-        check({"config": "audio.json"}, "audio.json:2:24 /sampling_rate: expected an integer from 1000")
+        check({"config": "audio.json"}, "audio.json:2:23 /sampling_rate: expected an integer from 1000")
         with open(os.path.join(folder, "audio.json"), "w", encoding="utf-8") as f:
             f.write('{"feature_extractor_type": "Nosuch"}')
         check({"config": "audio.json"}, 'warning: audio preprocessing: ', 'unknown feature extractor "Nosuch"', code=0)
