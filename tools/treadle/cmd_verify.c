@@ -237,6 +237,15 @@ static int add_text(verify *v, const char *text, size_t most) {
     return EXIT_OK;
 }
 
+/* A tokenizer that is missing or not understood is no hindrance: the built-in prompts are then ids. */
+static bool can_encode(const verify *v) {
+    int32_t *ids = NULL;
+    size_t n = 0;
+    treadle_status status = treadle_text_encode(treadle_model_text(v->models[0]), "a", 1, false, &ids, &n, NULL);
+    treadle_free(ids);
+    return status == TREADLE_OK;
+}
+
 /* Ids that any vocabulary has, for models without a tokenizer. */
 static int add_plain_ids(verify *v, int64_t vocab) {
     for (int k = 0; k < 3; k++) {
@@ -272,7 +281,7 @@ static int read_prompts(verify *v) {
         v->prompts[v->n_prompts++] = (treadle_ids){NULL, 0};
         return EXIT_OK;
     }
-    if (!info.has_tokenizer) return add_plain_ids(v, info.vocab_size);
+    if (!can_encode(v)) return add_plain_ids(v, info.vocab_size);
     for (size_t i = 0; code == EXIT_OK && i < TD_COUNT(built_in); i++) code = add_text(v, built_in[i], BUILT_IN_MOST);
     return code;
 }
