@@ -9,6 +9,7 @@ import tempfile
 
 import numpy as np
 
+import sounds
 import testing
 
 work = tempfile.TemporaryDirectory(prefix="treadle-media-")
@@ -105,17 +106,17 @@ def test_resampling():
 
 def input_file(name):
     """One of the archive's inputs as a 32-bit float WAV file."""
-    import soundfile
     spec = data()[1]["inputs"][name]
     path = os.path.join(work.name, name + ".wav")
     if not os.path.exists(path):
-        base = soundfile.read(media_file(spec["file"]), dtype="float32")[0] if spec["file"] else np.zeros(spec["samples"], np.float32)
+        base = features(media_file(spec["file"]))[:, 0] if spec["file"] else np.zeros(spec["samples"], np.float32)
         if name == "jfk31s":
             base = np.tile(base, 3)
         first = 100 if name.startswith("odd") else 0
         x = base[first:first + spec["samples"]]
         testing.equal(sha(x), spec["sha256_f32"], name)
-        soundfile.write(path, x, 16000, subtype="FLOAT")
+        with open(path, "wb") as f:
+            f.write(sounds.riff(x, 16000))
     return path
 
 

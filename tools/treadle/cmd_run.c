@@ -299,8 +299,8 @@ const td_command td_command_run = {
     .help =
         "The model is a folder, a single .onnx file, or a checkpoint (a GGUF file or a Hugging Face folder), which is compiled into\n"
         "the cache first. A model with a chat template gets the prompt as a user's message. The answer is streamed to standard\n"
-        "output; nothing else is printed there. A speech recogniser with --audio and no prompt writes down what is spoken. What no option says is as the model's config has it, else greedy; it ends at an\n"
-        "end token or at the model's max_length.",
+        "output; nothing else is printed there. A speech recogniser with --audio and no prompt writes down what is spoken. What no\n"
+        "option says is as the model's config has it, else greedy; it ends at an end token or at the model's max_length.",
     .options = run_options,
     .n_options = TD_COUNT(run_options),
     .args_bytes = sizeof(run_args),
