@@ -229,6 +229,68 @@ static treadle_status run_products(td_run *r, const td_conv_kernels *kernels, co
     return td_product_run_gemms(r, kernels->gemm, gemms, n_jobs);
 }
 
+/* --- few positions: windows are rows, and weights are read once for all of them --- */
+
+enum { FEW = 8 }; /* with more rows, panels of windows are faster */
+
+/* One window of a group, [channels * taps]; at: its start in each dimension, without padding. */
+static void copy_window(const td_conv_job *job, const float *x, const int64_t start[TD_WINDOW_DIMS], float *to) {
+    const td_windows *w = &job->windows;
+    int64_t plane = td_window_count(w->in, w->n), taps = td_window_count(w->kernel, w->n), tap[TD_WINDOW_DIMS] = {0};
+    int64_t channels = job->channels / job->groups;
+
+    for (int64_t t = 0; t < taps; t++, td_window_next(w->kernel, w->n, tap)) {
+        int64_t place = 0;
+        bool inside = true;
+        for (int d = 0; d < w->n; d++) {
+            int64_t at = start[d] + tap[d] * w->dilations[d];
+            inside = inside && at >= 0 && at < w->in[d];
+            place = place * w->in[d] + at;
+        }
+        for (int64_t c = 0; c < channels; c++) to[c * taps + t] = inside ? x[c * plane + place] : 0;
+    }
+}
+
+/* The product the other way round: rows of windows times the weights' transpose, then the result is turned. */
+static treadle_status run_few(td_run *r, const td_conv_kernels *kernels, const td_conv_job *job) {
+    const td_windows *w = &job->windows;
+    int64_t positions = td_window_count(w->out, w->n), rows = job->batch * positions, n = job->outputs / job->groups;
+    int64_t in = td_window_count(w->in, w->n), channels = job->channels / job->groups,
+            k = channels * td_window_count(w->kernel, w->n);
+    float *windows = td_run_scratch(r, (size_t)(rows * k) * sizeof *windows);
+    float *turned = td_run_scratch(r, (size_t)(rows * n) * sizeof *turned);
+    void *scratch = td_run_scratch(r, td_gemm_f32_scratch(kernels->gemm, r->pool));
+
+    if (!windows || !turned || !scratch) return TREADLE_OUT_OF_MEMORY;
+    for (int64_t g = 0; g < job->groups; g++) {
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t start[TD_WINDOW_DIMS], rest = i % positions;
+            for (int d = w->n - 1; d >= 0; d--) {
+                start[d] = rest % w->out[d] * w->strides[d] - w->begin[d];
+                rest /= w->out[d];
+            }
+            const float *x = job->x + (i / positions * job->channels + g * channels) * in;
+            copy_window(job, x, start, windows + i * k);
+        }
+        td_gemm_f32 gemm = {.m = rows,
+                            .n = n,
+                            .k = k,
+                            .a = windows,
+                            .a_row = k,
+                            .a_col = 1,
+                            .b = {.form = TD_GEMM_TRANSPOSED, .dtype = TD_FLOAT, .data = job->w + g * n * k, .ld = k},
+                            .bias = job->bias ? job->bias + g * n : NULL,
+                            .c = turned,
+                            .c_row = n};
+        td_gemm_f32_parallel(kernels->gemm, &gemm, r->pool, scratch);
+        for (int64_t i = 0; i < rows; i++) {
+            float *y = job->y + (i / positions * job->outputs + g * n) * positions + i % positions;
+            for (int64_t m = 0; m < n; m++) y[m * positions] = turned[i * n + m];
+        }
+    }
+    return TREADLE_OK;
+}
+
 /* --- depthwise --- */
 
 typedef struct depthwise {
@@ -329,6 +391,9 @@ static treadle_status run_depthwise(td_run *r, const td_conv_kernels *kernels, c
 
 treadle_status td_conv_run(td_run *r, const td_conv_kernels *kernels, const td_conv_job *job) {
     if (job->batch * job->outputs * td_window_count(job->windows.out, job->windows.n) == 0) return TREADLE_OK;
-    bool is_depthwise = job->channels == job->groups && job->channels > 0;
-    return is_depthwise ? run_depthwise(r, kernels, job) : run_products(r, kernels, job);
+    /* many outputs of one channel share its windows, though: that is a product again */
+    bool is_depthwise = job->channels == job->groups && job->channels > 0 && job->outputs / job->groups <= 4;
+    if (is_depthwise) return run_depthwise(r, kernels, job);
+    int64_t rows = job->batch * td_window_count(job->windows.out, job->windows.n);
+    return rows <= FEW && job->outputs / job->groups > FEW ? run_few(r, kernels, job) : run_products(r, kernels, job);
 }

@@ -85,6 +85,7 @@ typedef struct factor {
     int64_t scale_step;
     const int32_t *zeros;
     int64_t zero_step;
+    const float *bias; /* or NULL */
     uint8_t *codes;
     int8_t *rows;
     int32_t *sums;
@@ -148,7 +149,8 @@ static void multiply(const void *ctx, int part, const void *a, int64_t rows, voi
                        .y_row = f->n,
                        .a_scale = &scale,
                        .b_scale = f->scales,
-                       .b_scale_step = f->scale_step};
+                       .b_scale_step = f->scale_step,
+                       .bias = f->bias};
     td_gemm_i8_parallel(f->kernels, &gemm, f->pool, f->scratch);
 }
 
@@ -162,6 +164,15 @@ static treadle_status packed_matrix(td_run *r, size_t input, const uint8_t **pac
     if (!made) return TREADLE_OUT_OF_MEMORY;
     pack_matrix(m, each, made);
     *packed = made;
+    return TREADLE_OK;
+}
+
+/* W's and R's bias added. */
+static treadle_status join_bias(td_run *r, const float *both, int64_t n, const float **out) {
+    float *bias = td_run_scratch(r, (size_t)n * sizeof *bias);
+    if (!bias) return TREADLE_OUT_OF_MEMORY;
+    for (int64_t i = 0; i < n; i++) bias[i] = both[i] + both[n + i];
+    *out = bias;
     return TREADLE_OK;
 }
 
@@ -190,9 +201,8 @@ static treadle_status quant_run(td_run *r) {
         if (!gates) return TREADLE_OUT_OF_MEMORY;
         TD_TRY(make_factor(r, s, W, d, rows, w, r->pool, &inputs));
         TD_TRY(make_factor(r, s, R, d, sizes->batch, hidden, NULL, &states[d]));
+        if (b) TD_TRY(join_bias(r, (const float *)b->data + d * 2 * n, n, &inputs.bias));
         multiply(&inputs, 0, r->in[0]->data, rows, gates);
-        const float *bias = b ? (const float *)b->data + d * 2 * n : NULL;
-        for (int64_t i = 0; bias && i < rows * n; i++) gates[i] += bias[i % n] + bias[n + i % n];
         layer.x[d] = gates;
         layer.ctx[d] = &states[d];
     }
