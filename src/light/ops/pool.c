@@ -7,6 +7,7 @@
 #include "tensor/half.h"
 
 #include <math.h>
+#include <string.h>
 
 typedef enum pool_kind { POOL_MAX, POOL_AVERAGE, POOL_LP } pool_kind;
 
@@ -136,8 +137,18 @@ static void finish_sums(const pool_run *r, const int64_t *outer, int64_t y_at, c
     }
 }
 
-/* The least value of a type, where a maximum starts. */
-static double lowest(td_dtype dtype) { return dtype == TD_INT8 ? -128 : dtype == TD_UINT8 ? 0 : -INFINITY; }
+/* Maxima of a row start with the least value of the type. */
+static void start_row(const pool_run *r, int64_t at, int64_t n) {
+    switch (r->dtype) {
+    case TD_FLOAT:
+        for (int64_t i = 0; i < n; i++) ((float *)r->y)[at + i] = -INFINITY;
+        break;
+    case TD_DOUBLE:
+        for (int64_t i = 0; i < n; i++) ((double *)r->y)[at + i] = -INFINITY;
+        break;
+    default: memset((uint8_t *)r->y + at, r->dtype == TD_INT8 ? INT8_MIN : 0, (size_t)n); break;
+    }
+}
 
 static void pool_rows(void *arg, int64_t begin, int64_t end, int thread) {
     const pool_run *r = arg;
@@ -151,10 +162,8 @@ static void pool_rows(void *arg, int64_t begin, int64_t end, int thread) {
             outer[d] = rest % r->w.out[d];
             rest /= r->w.out[d];
         }
-        for (int64_t o = 0; o < row; o++) {
-            if (sums) sums[o] = 0;
-            else td_store_f64(r->dtype, r->y, i * row + o, lowest(r->dtype));
-        }
+        for (int64_t o = 0; o < row && sums; o++) sums[o] = 0;
+        if (!sums) start_row(r, i * row, row);
         for (int64_t t = 0; t < taps; t++) {
             int64_t from = 0;
             bool inside = true;

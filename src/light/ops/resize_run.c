@@ -56,6 +56,7 @@ typedef struct nearest {
     const td_tensor *x, *y;
     const int64_t *maps[TD_MAX_RANK]; /* input index of each output, -1: outside */
     bool runs;                        /* rows are copied whole: the last axis does not change */
+    bool has_outside;                 /* a map of the last axis may have -1 */
     size_t bytes;
     const uint8_t *outside;
 } nearest;
@@ -83,11 +84,15 @@ static void nearest_rows(void *arg, int64_t begin, int64_t end, int thread) {
             memcpy(to, x, (size_t)(width * bytes));
             continue;
         }
+        if (bytes == 4 && !outside && !n->has_outside) {
+            const uint32_t *words = (const uint32_t *)(const void *)x;
+            for (int64_t i = 0; i < width; i++) ((uint32_t *)(void *)to)[i] = words[n->maps[last][i]];
+            continue;
+        }
         for (int64_t i = 0; i < width; i++) {
             int64_t at = n->maps[last][i];
             const uint8_t *source = outside || at < 0 ? n->outside : x + at * bytes;
-            if (bytes == 4) memcpy(to + i * 4, source, 4);
-            else memcpy(to + i * bytes, source, n->bytes);
+            memcpy(to + i * bytes, source, n->bytes);
         }
     }
 }
@@ -113,6 +118,7 @@ static treadle_status run_nearest(td_run *r, const td_resize_way *way, const td_
         n.maps[d] = map;
     }
     n.runs = is_identity(way, &axes[last]);
+    n.has_outside = way->coordinates == TD_RESIZE_TF_CROP_AND_RESIZE;
     int64_t width = y->shape.dims[last];
     td_pool_range(r->pool, td_tensor_count(y) / width, TD_MAX(1, 16384 / width), 1, nearest_rows, &n);
     return TREADLE_OK;
