@@ -14,4 +14,8 @@ bool td_utf8_valid(td_str text);
 size_t td_utf8_complete_prefix(td_str text);
 void td_utf8_replace_invalid(td_str text, td_buf *out); /* each maximal bad run becomes U+FFFD */
 
+/* The character's other case, if that is one character; else itself (base/case.c). */
+uint32_t td_utf8_lower(uint32_t code_point);
+uint32_t td_utf8_upper(uint32_t code_point);
+
 #endif

@@ -174,26 +174,13 @@ static treadle_status normalizer_infer(td_infer *in) {
     return td_infer_set(in, 0, TD_STRING, &out);
 }
 
-static bool in_range(uint32_t c, uint32_t first, uint32_t last) { return c >= first && c <= last; }
-
 static uint32_t change_case(uint32_t c, letter_case to) {
-    static const struct {
-        uint32_t first, last, except, distance; /* of the capitals; distance to the small ones */
-    } rows[] = {{'A', 'Z', 0, 32},
-                {0xc0, 0xde, 0xd7, 32},
-                {0x391, 0x3a9, 0x3a2, 32},
-                {0x410, 0x42f, 0, 32},
-                {0x400, 0x40f, 0, 80}};
-    for (size_t i = 0; i < TD_COUNT(rows) && to != KEEP; i++) {
-        uint32_t d = rows[i].distance;
-        if (to == LOWER && in_range(c, rows[i].first, rows[i].last) && c != rows[i].except) return c + d;
-        if (to == UPPER && in_range(c, rows[i].first + d, rows[i].last + d) && c != rows[i].except + d) return c - d;
-    }
-    return c;
+    return to == LOWER ? td_utf8_lower(c) : to == UPPER ? td_utf8_upper(c) : c;
 }
 
-/* Letters keep their length in UTF-8. Returns what was written to `out`, which has room for text.n bytes. */
+/* Returns what was written to `out`, which has room for 2 * text.n bytes: no letter grows more than that. */
 static size_t with_case(td_str text, letter_case to, char *out) {
+    size_t written = 0;
     for (size_t i = 0; i < text.n;) {
         uint32_t c;
         int bad;
@@ -201,15 +188,15 @@ static size_t with_case(td_str text, letter_case to, char *out) {
         char letter[4];
         int n = td_utf8_decode(text.p + i, text.n - i, &c, &bad, &incomplete);
         if (n <= 0) {
-            out[i] = text.p[i];
-            i++;
+            out[written++] = text.p[i++];
             continue;
         }
-        if (td_utf8_encode(change_case(c, to), letter) == n) memcpy(out + i, letter, (size_t)n);
-        else memcpy(out + i, text.p + i, (size_t)n);
         i += (size_t)n;
+        n = td_utf8_encode(change_case(c, to), letter);
+        memcpy(out + written, letter, (size_t)n);
+        written += (size_t)n;
     }
-    return text.n;
+    return written;
 }
 
 static bool same_letters(td_str a, td_str b) {
@@ -249,13 +236,14 @@ static treadle_status normalizer_run(td_run *r) {
     shape.dims[shape.rank - 1] = TD_MAX(1, n);
     TD_TRY(td_run_alloc(r, 0, TD_STRING, &shape));
     td_str *to = r->out[0]->data;
+    if (TD_MUL_OVERFLOWS(bytes, (size_t)2, &bytes)) return td_run_fail(r, "the strings are too long");
     char *room = td_run_keep(r, bytes);
     if (!room) return TREADLE_OUT_OF_MEMORY;
     if (n == 0) *to = TD_STR("");
     for (int64_t i = 0; i < count; i++) {
         if (is_stopped(s, texts[i])) continue;
-        *to++ = (td_str){room, with_case(texts[i], s->action, room)};
-        room += texts[i].n;
+        *to = (td_str){room, with_case(texts[i], s->action, room)};
+        room += to++->n;
     }
     return TREADLE_OK;
 }
