@@ -78,13 +78,21 @@ treadle_status td_timeline_grow(td_timeline *t, int64_t n, treadle_error *err) {
 /* Nothing but tensors may come with an append: no tokens go in. */
 static bool takes_no_tokens(const td_plan *plan) { return plan->cannot_run || plan->transducer.present; }
 
+/* A step that runs once per request stands before the decoder: an encoder. */
+static bool has_encoder(const td_plan *plan) {
+    for (size_t k = 0; k < plan->n_steps; k++)
+        if (plan->steps[k].when == TD_WHEN_ONCE) return true;
+    return false;
+}
+
 /* Tokens that an append adds to a row's timeline, which an encoder-decoder starts itself: its prompt is the source's. */
 static bool is_source(const td_generation *g, size_t r) {
     return g->runtime->plan->source_prompt && (!g->n_rows || g->timelines[r].n == 0);
 }
 
 static treadle_ids timeline_part(const td_generation *g, const treadle_ids *rows, size_t r) {
-    bool starts = (!g->n_rows || g->timelines[r].n == 0) && !takes_no_tokens(g->runtime->plan);
+    const td_plan *plan = g->runtime->plan;
+    bool starts = (!g->n_rows || g->timelines[r].n == 0) && !takes_no_tokens(plan) && has_encoder(plan);
     if (is_source(g, r) || (starts && rows[r].n == 0))
         return (treadle_ids){g->options.decoder_start, g->options.n_decoder_start};
     return rows[r];
