@@ -104,7 +104,7 @@ TEST(caches_overwritten) {
         for (size_t i = 0; i + 1 < n_out; i++) outputs[i] = data.inputs[i];
         CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
         for (size_t i = 0; i < n_out; i++) {
-            char what[64];
+            char what[96];
             snprintf(what, sizeof what, "scatter_cache over its inputs, set %d, output %zu", n % 3, i);
             check_tensor(what, &outputs[i].tensor, &data.wanted[i]);
         }
@@ -251,6 +251,34 @@ TEST(picked_rows) {
     free_set(&data);
     td_light_ctx_free(ctx);
     td_light_close(light);
+}
+
+/* Through a dynamically quantised product, whose scales are made in the run and are the same for all rows. */
+TEST(picked_rows_of_int8) {
+    for (int with_passes = 0; with_passes < 2; with_passes++) {
+        treadle_error err = {0};
+        td_light_options options = {.n_threads = 1, .skip_passes = with_passes ? "" : "fuse_int8"};
+        td_light *light = open_case("int8_linear", &options);
+        td_light_ctx *ctx = NULL;
+        data_set data;
+        td_value outputs[4] = {0};
+        CHECK_OK(td_light_ctx_new(light, &ctx, &err), &err);
+        REQUIRE(read_set("int8_linear", 0, light, &data));
+        const td_tensor *wanted = &data.wanted[0];
+        REQUIRE(wanted->shape.rank == 3 && wanted->shape.dims[0] == 2 && wanted->shape.dims[2] == 5);
+        CHECK(td_light_can_pick_rows(light, 0));
+        CHECK(!td_light_can_pick_rows(light, 3)); /* its bias is one for each row */
+        CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){1, 0}, 2, 1, &err), &err);
+        CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
+        REQUIRE(td_shape_equal(&outputs[0].tensor.shape, &(td_shape){3, {2, 1, 5}}));
+        for (int b = 0; b < 2; b++)
+            for (int v = 0; v < 5; v++)
+                CHECK_NEAR(((float *)outputs[0].tensor.data)[b * 5 + v],
+                           ((float *)wanted->data)[(b * 2 + 1 - b) * 5 + v], 1e-5);
+        free_set(&data);
+        td_light_ctx_free(ctx);
+        td_light_close(light);
+    }
 }
 
 TEST(bad_inputs) {

@@ -69,9 +69,9 @@ static const td_op pick_op = {"treadle.internal", "PickRows", 1, &pick_impl};
 /* --- which nodes are row-wise */
 
 typedef enum row_kind {
-    ROWS_ELEMENTWISE, /* every input is rows, or constant over rows */
-    ROWS_FIRST,       /* input 0 is rows, the others constants */
-    ROWS_FIRST_TWO,   /* inputs 0 and 1 are rows, the others constants */
+    ROWS_ELEMENTWISE, /* every input is rows, or the same for all rows */
+    ROWS_FIRST,       /* input 0 is rows, the others constants or one number */
+    ROWS_FIRST_TWO,   /* inputs 0 and 1 are rows, the others constants or one number */
     ROWS_NORM,        /* like FIRST, over the last axis only */
 } row_kind;
 
@@ -92,6 +92,7 @@ static const struct {
     {"", "LayerNormalization", ROWS_NORM},
     {"", "LogSoftmax", ROWS_NORM},
     {"", "MatMul", ROWS_FIRST},
+    {"", "MatMulInteger", ROWS_FIRST},
     {"", "Mul", ROWS_ELEMENTWISE},
     {"", "Neg", ROWS_ELEMENTWISE},
     {"", "Pow", ROWS_ELEMENTWISE},
@@ -128,13 +129,24 @@ static bool has_rows(const td_graph *g, int32_t id, rows want) {
            s->dims[0] == want.batch && s->dims[1] == want.seq;
 }
 
-/* A constant that is the same for all rows of a tensor of this rank. */
+/* The same for all rows of a tensor of this rank: it has no rows, or one that broadcasts. */
 static bool same_for_rows(const td_graph *g, int32_t id, int rank) {
-    if (!td_graph_is_constant(g, id)) return false;
-    const td_shape *s = &td_graph_value(g, id)->type.tensor.shape;
+    const td_value *type = &td_graph_value(g, id)->type;
+    const td_shape *s = &type->tensor.shape;
+    if (type->kind != TD_VALUE_TENSOR || s->rank < 0) return false;
     for (int d = 0; d < s->rank; d++)
         if (d - s->rank + rank < 2 && s->dims[d] != 1) return false;
     return s->rank <= rank;
+}
+
+static bool is_one_number(const td_graph *g, int32_t id) {
+    const td_shape *s = &td_graph_value(g, id)->type.tensor.shape;
+    return s->rank == 0 || (s->rank == 1 && s->dims[0] == 1);
+}
+
+static bool is_rows(const td_graph *g, int32_t id, rows want, int rank) {
+    return !td_graph_is_constant(g, id) && has_rows(g, id, want) &&
+           td_graph_value(g, id)->type.tensor.shape.rank == rank;
 }
 
 static bool over_last_axis(const td_graph *g, const td_node *node) {
@@ -161,20 +173,24 @@ static bool is_row_wise(const td_graph *g, const td_node *node, rows want, row_k
     for (size_t k = 0; k < node->n_in; k++) {
         int32_t id = node->in[k];
         if (id == TD_NO_VALUE) continue;
-        bool is_rows = !td_graph_is_constant(g, id) && has_rows(g, id, want) &&
-                       td_graph_value(g, id)->type.tensor.shape.rank == rank;
-        if (*kind == ROWS_ELEMENTWISE ? !is_rows && !same_for_rows(g, id, rank)
-            : k < n_rows              ? !is_rows
-                                      : !td_graph_is_constant(g, id))
+        if (*kind == ROWS_ELEMENTWISE ? !is_rows(g, id, want, rank) && !same_for_rows(g, id, rank)
+            : k < n_rows              ? !is_rows(g, id, want, rank)
+                                      : !td_graph_is_constant(g, id) && !is_one_number(g, id))
             return false;
     }
-    if (td_node_is(node, "", "MatMul") && td_graph_value(g, node->in[1])->type.tensor.shape.rank != 2) return false;
+    bool has_row_zeros = td_node_is(node, "", "MatMulInteger") && node->n_in > 2 && node->in[2] != TD_NO_VALUE &&
+                         !is_one_number(g, node->in[2]);
+    if (has_row_zeros) return false; /* one for each row, which are not picked with them */
+    bool product = td_node_is(node, "", "MatMul") || td_node_is(node, "", "MatMulInteger");
+    if (product && td_graph_value(g, node->in[1])->type.tensor.shape.rank != 2) return false;
     return *kind != ROWS_NORM || over_last_axis(g, node);
 }
 
-static bool is_row_input(const td_graph *g, const td_node *node, row_kind kind, size_t k) {
-    if (node->in[k] == TD_NO_VALUE || td_graph_is_constant(g, node->in[k])) return false;
-    return kind == ROWS_ELEMENTWISE || k < (kind == ROWS_FIRST_TWO ? 2u : 1u);
+static bool is_row_input(const td_graph *g, const td_node *node, row_kind kind, size_t k, rows want) {
+    int32_t id = node->in[k];
+    if (id == TD_NO_VALUE) return false;
+    if (kind != ROWS_ELEMENTWISE) return k < (kind == ROWS_FIRST_TWO ? 2u : 1u);
+    return is_rows(g, id, want, td_graph_value(g, node->out[0])->type.tensor.shape.rank);
 }
 
 /* --- the region of one output */
@@ -206,7 +222,7 @@ static size_t grow(const td_graph *g, region *r, int32_t output, rows want) {
         r->inside[i] = true;
         n++;
         for (size_t k = 0; k < node->n_in; k++)
-            if (is_row_input(g, node, kind, k)) r->uses[node->in[k]]++;
+            if (is_row_input(g, node, kind, k, want)) r->uses[node->in[k]]++;
     }
     return n;
 }
@@ -240,7 +256,7 @@ static treadle_status cut_region(td_pass_ctx *p, region *r, size_t output, rows 
         row_kind kind;
         if (!r->inside[i] || !is_row_wise(g, node, want, &kind)) continue;
         for (size_t k = 0; k < node->n_in; k++) {
-            if (!is_row_input(g, node, kind, k)) continue;
+            if (!is_row_input(g, node, kind, k, want)) continue;
             int32_t id = node->in[k], from = td_graph_value(g, id)->producer;
             if (from != TD_NO_NODE && r->inside[from]) continue;
             if (r->picked[id] == TD_NO_VALUE) {
