@@ -56,27 +56,38 @@ static int64_t tensor_bytes(const td_onnx_tensor *t) {
     return (int64_t)bytes;
 }
 
+/* All tensors of a model by type: initializers and constants, in subgraphs and functions too. */
+typedef struct weights {
+    int64_t n[TD_DTYPE_END], bytes[TD_DTYPE_END];
+} weights;
+
+static bool add_weight(void *ctx, const td_onnx_tensor *t) {
+    weights *w = ctx;
+    if (t->dtype <= TD_UNDEFINED || t->dtype >= TD_DTYPE_END) return true;
+    w->n[t->dtype]++;
+    w->bytes[t->dtype] += tensor_bytes(t);
+    return true;
+}
+
 int64_t td_inspect_weight_bytes(const td_signature *s) {
+    weights all = {0};
     int64_t total = 0;
-    for (size_t i = 0; i < s->model->graph.n_initializers; i++) total += tensor_bytes(&s->model->graph.initializers[i]);
+    td_onnx_each_tensor(s->model, add_weight, &all);
+    for (int d = 0; d < TD_DTYPE_END; d++) total += all.bytes[d];
     return total;
 }
 
-static void write_weights(const td_onnx_graph *graph, td_json_writer *w) {
+static void write_weights(const td_onnx_model *model, td_json_writer *w) {
+    weights all = {0};
+    td_onnx_each_tensor(model, add_weight, &all);
     td_json_key(w, "weights");
     td_json_begin_array(w);
     for (int d = 1; d < TD_DTYPE_END; d++) {
-        int64_t n = 0, bytes = 0;
-        for (size_t i = 0; i < graph->n_initializers; i++) {
-            if (graph->initializers[i].dtype != (td_dtype)d) continue;
-            n++;
-            bytes += tensor_bytes(&graph->initializers[i]);
-        }
-        if (!n) continue;
+        if (!all.n[d]) continue;
         td_json_begin_object(w);
         write_str(w, "dtype", td_str_from(td_dtype_name((td_dtype)d)));
-        write_int(w, "tensors", n);
-        write_int(w, "bytes", bytes);
+        write_int(w, "tensors", all.n[d]);
+        write_int(w, "bytes", all.bytes[d]);
         td_json_end_object(w);
     }
     td_json_end_array(w);
@@ -135,7 +146,7 @@ treadle_status td_inspect_file(const td_signature *s, td_json_writer *w, treadle
     write_ports("inputs", s->inputs, s->n_inputs, w);
     write_ports("outputs", s->outputs, s->n_outputs, w);
     TD_TRY(write_ops(model, w, err));
-    write_weights(&model->graph, w);
+    write_weights(model, w);
     td_json_key(w, "metadata");
     td_json_begin_object(w);
     for (size_t i = 0; i < model->n_props; i++)

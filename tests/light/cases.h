@@ -17,7 +17,8 @@ static const char *const case_names[] = {
     "elementwise",    "broadcast_in_place", "shape_chain",   "concat_cache",  "outputs",
     "defaults",       "old_initializers",   "functions",     "row_wise",      "skips",
     "data_dependent", "quant_block",        "scatter_cache", "linear",        "int8_linear",
-    "control_if",     "control_loop",       "control_scan",  "control_fixed", "control_cache"};
+    "control_if",     "control_loop",       "control_scan",  "control_fixed", "control_cache",
+    "control_scan8"};
 
 typedef struct data_set {
     td_value inputs[MAX_PORTS];

@@ -166,6 +166,19 @@ def control_cache():
          [init("start", np.int64([-1])), init("end", np.int64([2 ** 31])), init("axis", np.int64([2])), init("half", np.float32(0.5))], sets)
 
 
+def control_scan8():
+    """The first Scan: batches, a length for each row, one scan input read from its end."""
+    step = body("step", [n("Add", ["s", "a"], ["s1"]), n("Mul", ["s1", "b"], ["s2"]), n("Add", ["k", "a"], ["k2"]), n("Sub", ["s2", "b"], ["y"]),
+                         n("Identity", ["s2"], ["z"])], [(x, T.FLOAT, [3]) for x in ("s", "k", "a", "b")],
+                [(x, T.FLOAT, [3]) for x in ("s2", "k2", "y", "z")])
+    sets = [[np.int64(lengths), f32(len(lengths), 3), f32(len(lengths), 3), f32(len(lengths), steps, 3), f32(len(lengths), steps, 3)]
+            for lengths, steps in (([4, 2], 4), ([1], 1), ([1, 5, 3], 5))]
+    save("control_scan8", [n("Scan", ["lengths", "s0", "k0", "x1", "x2"], ["sf", "kf", "ys", "zs"], body=step, num_scan_inputs=2, directions=[0, 1])],
+         [info("lengths", T.INT64, ["batch"])] + [info(x, T.FLOAT, ["batch", 3]) for x in ("s0", "k0")]
+         + [info(x, T.FLOAT, ["batch", "time", 3]) for x in ("x1", "x2")],
+         [info(x, T.FLOAT, None) for x in ("sf", "kf", "ys", "zs")], [], sets, opset=8, ir=6)
+
+
 if __name__ == "__main__":
-    for make in [control_if, control_loop, control_scan, control_fixed, control_cache]:
+    for make in [control_if, control_loop, control_scan, control_fixed, control_cache, control_scan8]:
         make()

@@ -342,7 +342,8 @@ TEST(steps_are_bounded) {
 }
 
 TEST(steady_states_allocate_nothing) {
-    static const char *const cases[] = {"control_if", "control_loop", "control_scan", "control_fixed", "control_cache"};
+    static const char *const cases[] = {"control_if",    "control_loop",  "control_scan",
+                                        "control_fixed", "control_cache", "control_scan8"};
     for (size_t c = 0; c < TD_COUNT(cases); c++) {
         treadle_error err = {0};
         td_light *light = open_case(cases[c], &(td_light_options){.n_threads = 1});
