@@ -43,7 +43,8 @@ build:
 demo:
 	@scripts/setup --demo
 	@scripts/fetch-model
-	@$(MAKE) build
+	@$(CONFIGURE) --preset release >/dev/null
+	@$(BUILD) release --target treadle
 	build/bin/treadle build $(SMOLLM2) -o $(TREADLE_MODELS)/smollm2
 	build/bin/treadle run $(TREADLE_MODELS)/smollm2 -p "$(PROMPT)"
 
@@ -52,6 +53,7 @@ models:
 	@scripts/fetch-onnx-suite
 	@scripts/fetch-ort-header
 	@scripts/fetch-ort-provider
+	@scripts/fetch-real-models
 
 test: setup build models
 	@scripts/run-tests build

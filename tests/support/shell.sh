@@ -59,7 +59,7 @@ model() {
     model_path=${TREADLE_MODELS:-$TREADLE_SOURCE/models}/$1
     if [ ! -e "$model_path" ]; then
         if [ -n "${CI:-}" ] || [ -n "${TREADLE_SHARED:-}" ]; then
-            echo "$model_path: not found; scripts/fetch-model and scripts/fetch-onnx-suite get it" >&2
+            echo "$model_path: not found; make models gets it" >&2
             return 1
         fi
         echo "SKIP: $model_path is not fetched" >&2

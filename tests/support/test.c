@@ -200,7 +200,7 @@ const char *td_test_model(const char *path) {
     const char *full = base ? join(base, path) : td_test_source(join("models", path));
     if (access(full, R_OK) == 0) return full;
     if (set_env("CI") || set_env("TREADLE_SHARED")) {
-        FAIL("%s: not found; scripts/fetch-model and scripts/fetch-onnx-suite get it", full);
+        FAIL("%s: not found; `make models` gets it", full);
         td_test_leave();
     }
     return NULL;

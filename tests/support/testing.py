@@ -63,7 +63,7 @@ def model(path):
     """What scripts/fetch-* put under TREADLE_MODELS; skips if missing, fails where it must be there."""
     full = os.path.join(os.environ.get("TREADLE_MODELS") or source("models"), path)
     if not os.path.exists(full):
-        assert not _must_exist(), f"{full}: not found; scripts/fetch-model and scripts/fetch-onnx-suite get it"
+        assert not _must_exist(), f"{full}: not found; `make models` gets it"
         skip(f"{full} is not fetched")
     return full
 
