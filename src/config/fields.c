@@ -175,7 +175,11 @@ static const td_field preprocessing_fields[] = {
 
 static const td_field pipeline_fields[] = {
     WORD_FIELD("extends", td_preset_words, "Unknown pipeline preset \"%.*s\". Built-in presets: "),
-    {.key = "sessions", .kind = TD_FIELD_MAP, .members = session_value},
+    {.key = "sessions",
+     .kind = TD_FIELD_MAP,
+     .members = session_value,
+     .what = "sessions",
+     .max_items = TD_SESSIONS_MAX},
     {.key = "flow",
      .kind = TD_FIELD_OBJECT,
      .flags = TD_FIELD_LIST,

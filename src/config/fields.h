@@ -5,6 +5,8 @@
 
 #include "config/tree.h"
 
+enum { TD_SESSIONS_MAX = 256 };
+
 typedef enum td_field_kind {
     TD_FIELD_ANY,    /* not looked into */
     TD_FIELD_INT,    /* min..max */
@@ -33,8 +35,8 @@ struct td_field {
     const char *const *words;
     const char *unknown;
     const td_field *members;
-    const char *what; /* of a list's items, for messages: "steps" */
-    size_t max_items; /* of a list; 0: 4096 */
+    const char *what; /* of the items of a list or map, for messages: "steps" */
+    size_t max_items; /* of a list or map; 0: 4096 */
 };
 
 extern const td_field td_config_fields[]; /* the members of the root */

@@ -81,6 +81,14 @@ static void check_word(const td_json *value, const td_field *field, td_messages 
     td_buf_free(&text);
 }
 
+static bool too_many(const td_json *value, const td_field *field, const char *what, td_messages *m) {
+    size_t most = field->max_items ? field->max_items : MAX_ITEMS;
+    if (value->n <= most) return false;
+    td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false),
+                    "expected at most %zu %s, found %u", most, field->what ? field->what : what, value->n);
+    return true;
+}
+
 static void check_one(const td_json *value, const td_field *field, bool strict, td_messages *m) {
     bool number = value->kind == TD_JSON_INT || value->kind == TD_JSON_DOUBLE;
     if (field->flags & TD_FIELD_OR_STRING && value->kind == TD_JSON_STRING) return;
@@ -111,7 +119,8 @@ static void check_one(const td_json *value, const td_field *field, bool strict, 
             wrong_kind(value, field, m);
             return;
         }
-        for (const td_json *item = value->first; item; item = item->next)
+        if (too_many(value, field, "members", m)) return;
+        for (const td_json *item = value->first; item && !td_messages_full(m); item = item->next)
             check_one(item, &field->members[0], strict, m);
         return;
     }
@@ -122,13 +131,9 @@ static void check_field(const td_json *value, const td_field *field, bool strict
         check_one(value, field, strict, m);
         return;
     }
-    size_t most = field->max_items ? field->max_items : MAX_ITEMS;
-    if (value->n > most) {
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_tree_place(m->arena, value, false),
-                        "expected at most %zu %s, found %u", most, field->what ? field->what : "items", value->n);
-        return;
-    }
-    for (const td_json *item = value->first; item; item = item->next) check_one(item, field, strict, m);
+    if (too_many(value, field, "items", m)) return;
+    for (const td_json *item = value->first; item && !td_messages_full(m); item = item->next)
+        check_one(item, field, strict, m);
 }
 
 static void unknown_key(const td_json *member, const td_field *members, bool strict, td_messages *m) {
@@ -149,7 +154,7 @@ void td_fields_check(const td_json *value, const td_field *members, bool strict,
                         kind_text(value->kind));
         return;
     }
-    for (const td_json *member = value->first; member; member = member->next) {
+    for (const td_json *member = value->first; member && !td_messages_full(m); member = member->next) {
         const td_field *field = members;
         while (field->key && !td_str_is(member->key, field->key)) field++;
         if (field->key) check_field(member, field, strict, m);

@@ -24,7 +24,17 @@ static void escape_controls(td_buf *text) {
     *text = out;
 }
 
+bool td_messages_full(const td_messages *messages) { return messages->list.n >= TD_MESSAGES_MAX; }
+
 static void add(td_messages *messages, treadle_message_level level, td_place place, td_str text) {
+    if (td_messages_full(messages)) {
+        messages->n_errors += level == TREADLE_MESSAGE_ERROR;
+        return;
+    }
+    if (messages->list.n == TD_MESSAGES_MAX - 1) {
+        place = (td_place){0};
+        text = TD_STR("there are more messages than are kept: mend these first");
+    }
     td_message message = {level, place, td_arena_strndup(messages->arena, text.p ? text.p : "", text.n)};
     if (message.place.file) message.place.file = td_arena_strdup(messages->arena, place.file);
     if (message.place.pointer) message.place.pointer = td_arena_strdup(messages->arena, place.pointer);

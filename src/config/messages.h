@@ -19,6 +19,8 @@ typedef struct td_message {
     const char *text;
 } td_message;
 
+enum { TD_MESSAGES_MAX = 500 }; /* kept; of more only the errors are counted */
+
 typedef struct td_messages {
     td_arena *arena; /* texts and places */
     TD_VEC(td_message) list;
@@ -27,7 +29,8 @@ typedef struct td_messages {
 } td_messages;
 
 void td_messages_init(td_messages *messages, td_arena *arena);
-void td_messages_free(td_messages *messages); /* the list; texts die with the arena */
+void td_messages_free(td_messages *messages);       /* the list; texts die with the arena */
+bool td_messages_full(const td_messages *messages); /* nothing more would be kept: who finds faults in loops may end */
 void td_messages_add(td_messages *messages, treadle_message_level level, td_place place, const char *format, ...)
     TD_PRINTF(4, 5);
 /* An error as a message; its own place wins over the given one where it has one. */

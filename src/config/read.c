@@ -3,10 +3,18 @@
 
 td_place td_read_at(td_messages *m, const td_json *value) { return td_tree_place(m->arena, value, false); }
 
-size_t td_list_count(const td_json *value) { return !value ? 0 : value->kind == TD_JSON_ARRAY ? value->n : 1; }
+static bool is_too_long(const td_json *value) {
+    return value->kind == TD_JSON_ARRAY && value->n > TD_LIST_MAX && value->first->kind == TD_JSON_OBJECT;
+}
+
+size_t td_list_count(const td_json *value) {
+    if (!value || is_too_long(value)) return 0;
+    return value->kind == TD_JSON_ARRAY ? value->n : 1;
+}
 
 const td_json *td_list_first(const td_json *value) {
-    return value && value->kind == TD_JSON_ARRAY ? value->first : value;
+    if (!value || is_too_long(value)) return NULL;
+    return value->kind == TD_JSON_ARRAY ? value->first : value;
 }
 
 const td_json *td_list_next(const td_json *list, const td_json *item) {

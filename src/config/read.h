@@ -7,7 +7,9 @@
 
 td_place td_read_at(td_messages *m, const td_json *value);
 
-/* One value alone is a list of one; NULL is an empty list. */
+enum { TD_LIST_MAX = 4096 }; /* longer lists of objects and maps were reported and are not read */
+
+/* One value alone is a list of one; NULL is an empty list, and so is one of objects that is too long. */
 size_t td_list_count(const td_json *value);
 const td_json *td_list_first(const td_json *value);
 const td_json *td_list_next(const td_json *list, const td_json *item);

@@ -48,7 +48,7 @@ static void read_beam(td_config_beam *b, const td_json *v, td_messages *m) {
 }
 
 static bool read_named_tokens(td_config *c, const td_json *map, const td_named_token **out, size_t *n) {
-    bool object = map && map->kind == TD_JSON_OBJECT;
+    bool object = map && map->kind == TD_JSON_OBJECT && map->n <= TD_LIST_MAX;
     td_named_token *rows = TD_ARENA_ARRAY(&c->arena, td_named_token, object ? map->n : 0);
     if (!rows) return false;
     for (const td_json *v = object ? map->first : NULL; v; v = v->next)
@@ -61,7 +61,7 @@ static bool read_named_tokens(td_config *c, const td_json *map, const td_named_t
 /* [[layer, head], ...] */
 static bool read_alignment_heads(td_config *c, const td_json *list, td_messages *m) {
     td_config_transcription *t = &c->generation.transcription;
-    bool array = list && list->kind == TD_JSON_ARRAY;
+    bool array = list && list->kind == TD_JSON_ARRAY && list->n <= TD_LIST_MAX;
     td_alignment_head *heads = TD_ARENA_ARRAY(&c->arena, td_alignment_head, array ? list->n : 0);
     if (!heads) return false;
     for (const td_json *v = array ? list->first : NULL; v; v = v->next) {

@@ -2,15 +2,15 @@
 #include <strings.h>
 
 #include "base/file.h"
+#include "config/fields.h"
 #include "config/read.h"
 
-enum { MAX_SESSIONS = 256 };
-
 static bool read_renames(td_config *c, const td_json *map, const td_rename **out, size_t *n) {
-    td_rename *rows = TD_ARENA_ARRAY(&c->arena, td_rename, map && map->kind == TD_JSON_OBJECT ? map->n : 0);
+    bool object = map && map->kind == TD_JSON_OBJECT && map->n <= TD_LIST_MAX;
+    td_rename *rows = TD_ARENA_ARRAY(&c->arena, td_rename, object ? map->n : 0);
     if (!rows) return false;
     *n = 0;
-    for (const td_json *v = map && map->kind == TD_JSON_OBJECT ? map->first : NULL; v; v = v->next)
+    for (const td_json *v = object ? map->first : NULL; v; v = v->next)
         if (v->kind == TD_JSON_STRING) rows[(*n)++] = (td_rename){v->key, v->string, v};
     *out = rows;
     return true;
@@ -134,11 +134,7 @@ static bool read_session(td_config *c, const td_json *v, td_config_session *s, c
 bool td_read_sessions(td_config *c, const td_json *pipeline, const td_config_options *options, td_messages *m) {
     const td_json *sessions = td_json_get(pipeline, "sessions");
     if (!sessions || sessions->kind != TD_JSON_OBJECT) return true;
-    if (sessions->n > MAX_SESSIONS) {
-        td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, sessions), "expected at most %d sessions, found %u",
-                        MAX_SESSIONS, sessions->n);
-        return true;
-    }
+    if (sessions->n > TD_SESSIONS_MAX) return true; /* reported */
     c->sessions = TD_ARENA_ARRAY(&c->arena, td_config_session, sessions->n);
     if (!c->sessions) return false;
     for (const td_json *v = sessions->first; v; v = v->next)

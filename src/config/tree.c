@@ -125,6 +125,11 @@ td_place td_tree_place(td_arena *arena, const td_json *value, bool key) {
     value = origin_of(value);
     td_buf pointer = {0};
     td_json_pointer(value, &pointer);
+    enum { POINTER_MAX = 4000 }; /* a key may be as long as the file */
+    if (pointer.n > POINTER_MAX) {
+        pointer.n = POINTER_MAX;
+        td_buf_text(&pointer, "...");
+    }
     place.pointer = pointer.failed ? NULL : td_arena_strndup(arena, pointer.p ? pointer.p : "", pointer.n);
     td_buf_free(&pointer);
     /* a value without a text stands where the nearest value around it does */

@@ -42,7 +42,8 @@ typedef struct td_v1 {
     const td_json *root, *model; /* of the file */
     const td_v1_type *type;      /* may be NULL */
     td_json *out, *pipeline;     /* of the translation */
-    bool failed;                 /* out of memory: nothing more is done */
+    size_t n_wires;
+    bool failed; /* out of memory: nothing more is done */
 } td_v1;
 
 /* The object under that key, made where it is missing; it stands where origin does. NULL: v->failed. */

@@ -2,12 +2,15 @@
  * is left to the plan. */
 #include "config/v1.h"
 
+enum { MAX_LAYERS = 4096, MAX_WIRES = 1024 };
+
 /* --- wires */
 
 void td_v1_wire(td_v1 *v, td_str from, td_str output, td_str to, td_str input, const td_json *origin) {
     char *source = td_arena_printf(&v->c->arena, "%.*s.%.*s", TD_STR_ARGS(from), TD_STR_ARGS(output));
     char *target = td_arena_printf(&v->c->arena, "%.*s.%.*s", TD_STR_ARGS(to), TD_STR_ARGS(input));
     if (!source || !target) v->failed = true;
+    if (v->n_wires++ >= MAX_WIRES) return; /* no pipeline of use has so many */
     td_json *wire = td_v1_new_object(v, origin);
     if (!wire) return;
     td_v1_string(v, wire, "from", td_str_from(source), origin);
@@ -200,7 +203,8 @@ static void add_conv_states(td_v1 *v, const td_json *decoder) {
     if (!past || !present || past->kind != TD_JSON_STRING || present->kind != TD_JSON_STRING || !session.n) return;
     if (td_str_is(past->string, "past_conv.%d") && td_str_is(present->string, "present_conv.%d")) return;
     int64_t layer = 0;
-    for (const td_json *t = types && types->kind == TD_JSON_ARRAY ? types->first : NULL; t; t = t->next, layer++) {
+    for (const td_json *t = types && types->kind == TD_JSON_ARRAY ? types->first : NULL; t && layer < MAX_LAYERS;
+         t = t->next, layer++) {
         if (t->kind != TD_JSON_STRING || td_str_is(t->string, "full_attention")) continue;
         char *input = td_v1_fill(v, past->string, layer), *output = td_v1_fill(v, present->string, layer);
         if (input && output) add_pair(v, session, td_str_from(input), td_str_from(output), past);

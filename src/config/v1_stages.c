@@ -2,6 +2,8 @@
  * forwards become wires. */
 #include "config/v1.h"
 
+enum { MAX_STAGES = 64 };
+
 typedef struct stage_walk { /* stages in order: members of an object, or of the objects of an array */
     const td_json *outer, *stage;
 } stage_walk;
@@ -66,6 +68,13 @@ static void add_step(td_v1 *v, const td_json *list, const td_json *stage, bool v
 
 static void add_stages(td_v1 *v, const td_json *list, const td_json *options, bool vision) {
     stage_walk w;
+    size_t n = 0;
+    for (const td_json *stage = first_stage(list, &w); stage; stage = next_stage(&w)) n++;
+    if (n > MAX_STAGES) {
+        td_messages_add(v->messages, TREADLE_MESSAGE_ERROR, td_tree_place(v->messages->arena, list, false),
+                        "expected at most %d stages, found %zu", MAX_STAGES, n);
+        return;
+    }
     for (const td_json *stage = first_stage(list, &w); stage; stage = next_stage(&w)) {
         if (stage->kind != TD_JSON_OBJECT) continue; /* reported with the keys */
         td_v1_add_session(v, stage->key, stage, options);

@@ -7,7 +7,7 @@
 /* --- ids */
 
 static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab) {
-    if (!value) return;
+    if (!value || td_messages_full(b->messages)) return;
     for (const td_json *item = value->first; item; item = item->next) check_ids(b, item, vocab);
     if (value->kind != TD_JSON_INT || value->as_int < vocab || value->as_int > INT32_MAX) return; /* beyond: said */
     const char *path = td_tree_source(value)->path;
