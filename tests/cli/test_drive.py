@@ -129,7 +129,7 @@ WRONG = [
     ('{"op": "generate", "prompts": [[1]], "options": {"eos": [-1]}}', "eos"),
     ('{"op": "generate", "prompts": [[1]], "logits_to": 3}', "logits_to"),
     ('{"op": "generate", "prompts": [[1]], "options": {"do_sample": "x"}}', "do_sample"),
-    ('{"op": "generate", "prompts": [[1]], "tensors": {"x": "y.npy"}}', "tensors"),
+    ('{"op": "generate", "prompts": [[1]], "tensors": {"x": "y.npy"}}', "y.npy"),
     ('{"op": "generate", "prompts": [[1]], "options": {"max_new_tokens": 1}, "logits_to": "/nosuch/x"}', "/nosuch/x"),
     ('{"op": "generate", "op": "stream"}', "op"),
     ('{"op": "timeline"}', "steps"),
