@@ -58,7 +58,8 @@ extern const size_t td_n_commands;
 extern const td_command td_command_run, td_command_chat, td_command_build, td_command_check, td_command_inspect,
     td_command_explain, td_command_convert_config, td_command_bench, td_command_drive, td_command_conformance,
     td_command_cache, td_command_tokenize, td_command_detokenize, td_command_template, td_command_ops,
-    td_command_devices, td_command_infer, td_command_verify, td_command_features, td_command_transcribe;
+    td_command_devices, td_command_infer, td_command_verify, td_command_features, td_command_transcribe,
+    td_command_embed;
 
 /* Parses argv after the command's name and runs it. Prints usage errors and help. */
 int td_run_command(const td_command *command, int argc, char **argv);
