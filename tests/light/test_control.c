@@ -245,6 +245,45 @@ TEST(malformed_bodies) {
     expect(g, TREADLE_FORMAT, "its body has 2 inputs; expected 3");
 }
 
+/* Outputs of bodies that no node makes: an outer value, a formal. */
+TEST(bodies_that_hand_through) {
+    treadle_error err = {0};
+    float y[4];
+    made *g = graph("go x", "y");
+    add(g, "Neg", "x", "n");
+    add_if(g, "go", "z", graph("", "n"), graph("", "x"));
+    add(g, "Add", "z n", "y");
+    CHECK_OK(run_made(g, true, 0, y, &err), &err);
+    CHECK_EQ_INT(y[3], -8);
+    g = graph("m x", "y");
+    add(g, "Neg", "x", "n");
+    add_loop(g, "m - n", "l s", graph("i go v", "go v v"));
+    add(g, "Add", "l n", "y");
+    CHECK_OK(run_made(g, true, 3, y, &err), &err);
+    CHECK_EQ_INT(y[3], -8);
+    g = graph("m x", "y");
+    add(g, "Neg", "x", "n");
+    made *swap = graph("i go v w", "go w v");
+    add_loop(g, "m - n x", "l k", swap);
+    add(g, "Sub", "l k", "y");
+    CHECK_OK(run_made(g, true, 3, y, &err), &err);
+    CHECK_EQ_INT(y[3], 8);
+}
+
+/* What nobody reads of a loop is not computed, or at least not kept. */
+TEST(outputs_that_nobody_wants) {
+    treadle_error err = {0};
+    float y[4];
+    made *g = graph("m x", "y"), *body = graph("i go v w", "go v2 w2 s t");
+    add(body, "Add", "v x", "v2");
+    add(body, "Neg", "w", "w2");
+    add(body, "Abs", "v2", "s");
+    add(body, "Exp", "s", "t");
+    add_loop(g, "m - x x", "y - - -", body);
+    CHECK_OK(run_made(g, true, 2, y, &err), &err);
+    CHECK_EQ_INT(y[3], 12);
+}
+
 /* The outer node's name, then the inner one's. */
 TEST(run_errors_name_both_nodes) {
     treadle_error err = {0};
