@@ -2,11 +2,13 @@
 import os
 import subprocess
 import sys
+import wave
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "cli"))
 import testing
 import tiny
 
+work = testing.temp_dir()
 MOST_LINES = 79
 sources = sorted(n[:-2] for n in os.listdir(testing.source("examples")) if n.endswith(".c"))
 
@@ -40,6 +42,18 @@ def test_generate():
         testing.equal((run.returncode, run.stdout, run.stderr), (0, want.stdout, ""), prompt)
     run = example("generate", "nosuch", "hello")
     assert run.returncode == 1 and run.stdout == "" and "nosuch" in run.stderr, run
+
+
+def test_transcribe():
+    """What it refuses; that it hears what the command hears is in tests/model, where a real recogniser is."""
+    sound = os.path.join(work.name, "beep.wav")
+    with wave.open(sound, "wb") as f:
+        f.setparams((1, 2, 16000, 0, "NONE", ""))
+        f.writeframes(b"\0\x40\0\xc0" * 800)
+    model = tiny.Model()
+    for arguments, said in ((("nosuch", sound), "nosuch"), ((model.folder, sound), "no transcriber"), ((model.folder, "none.wav"), "none.wav")):
+        run = example("transcribe", *arguments)
+        assert run.returncode == 1 and run.stdout == "" and said in run.stderr, run
 
 
 testing.main()
