@@ -122,8 +122,8 @@ static treadle_status check_channels(td_infer *in, const transpose_state *s, con
                              (long long)w->dims[0]);
     if (in->n_inputs > 2 && in->inputs[2]->kind == TD_VALUE_TENSOR && w->rank >= 0) {
         const td_shape *b = &in->inputs[2]->tensor.shape;
-        if (b->rank >= 0 &&
-            (b->rank != 1 || (b->dims[0] >= 0 && w->dims[1] >= 0 && b->dims[0] != w->dims[1] * s->groups)))
+        if (b->rank >= 0 && (b->rank != 1 || (b->dims[0] >= 0 && w->dims[1] >= 0 &&
+                                              (b->dims[0] % s->groups || b->dims[0] / s->groups != w->dims[1]))))
             return td_infer_fail(in, "the bias does not have one entry an output");
     }
     return TREADLE_OK;
@@ -144,7 +144,9 @@ static treadle_status transpose_infer(td_infer *in) {
                              out.rank - 2);
     TD_TRY(check_channels(in, s, x, w));
     out.dims[0] = x->rank >= 0 ? x->dims[0] : TD_DIM_UNKNOWN;
-    out.dims[1] = w->rank >= 0 && w->dims[1] >= 0 ? w->dims[1] * s->groups : TD_DIM_UNKNOWN;
+    out.dims[1] = TD_DIM_UNKNOWN;
+    if (w->rank >= 0 && w->dims[1] >= 0 && TD_MUL_OVERFLOWS(w->dims[1], s->groups, &out.dims[1]))
+        return td_infer_fail(in, "%lld groups", (long long)s->groups);
     for (int d = 0; d < out.rank - 2; d++) {
         int64_t size = x->rank >= 0 ? x->dims[d + 2] : TD_DIM_UNKNOWN;
         int64_t given = w->rank >= 0 ? w->dims[d + 2] : TD_DIM_UNKNOWN;

@@ -80,8 +80,8 @@ treadle_status td_rnn_prepare(td_prepare *p, td_rnn_kind kind, td_rnn *rnn) {
                            TD_STR_ARGS(direction));
     }
     rnn->hidden = td_attr_int(p, "hidden_size");
-    if (rnn->hidden < 0 || (rnn->hidden == 0 && td_attr_has(p, "hidden_size")))
-        return td_bad_node(p, "hidden_size is %lld; expected at least 1", (long long)rnn->hidden);
+    if (rnn->hidden < 0 || rnn->hidden > (int64_t)1 << 31 || (rnn->hidden == 0 && td_attr_has(p, "hidden_size")))
+        return td_bad_node(p, "hidden_size is %lld; expected 1 to 2^31", (long long)rnn->hidden);
     int64_t layout = td_attr_int(p, "layout");
     if (layout != 0 && layout != 1) return td_bad_node(p, "layout is %lld; expected 0 or 1", (long long)layout);
     rnn->batch_first = layout == 1;
@@ -123,6 +123,7 @@ treadle_status td_rnn_infer(td_infer *in, const td_rnn *rnn, bool transposed) {
 
     if (x && x->rank != 3) return td_infer_fail(in, "X has rank %d; expected 3", x->rank);
     if (!hidden) hidden = TD_MAX(dim_of(r, transposed ? 1 : 2), TD_DIM_UNKNOWN);
+    if (hidden > (int64_t)1 << 31) return td_infer_fail(in, "a hidden size of %lld", (long long)hidden);
     int64_t width = hidden >= 0 ? gates * hidden : TD_DIM_UNKNOWN;
     int64_t batch = dim_of(x, rnn->batch_first ? 0 : 1), steps = dim_of(x, rnn->batch_first ? 1 : 0),
             input = dim_of(x, 2);
