@@ -67,6 +67,8 @@ typedef struct td_engine {
                                 treadle_error *err);
     treadle_status (*open)(const char *path, const td_engine_options *options, td_session **out, treadle_error *err);
     void (*close)(td_session *session);
+    /* Lets memory go that comes back when the session runs again; NULL: there is none. Runs may be going on. */
+    void (*drop)(const td_session *session);
     size_t (*n_inputs)(const td_session *session);
     size_t (*n_outputs)(const td_session *session);
     ptrdiff_t (*find_input)(const td_session *session, td_str name);

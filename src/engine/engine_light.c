@@ -34,6 +34,8 @@ static treadle_status light_open(const char *path, const td_engine_options *opti
 
 static void light_close(td_session *session) { td_light_close((td_light *)(void *)session); }
 
+static void light_drop(const td_session *session) { td_light_drop(light_of(session)); }
+
 static size_t light_n_inputs(const td_session *session) { return td_light_n_inputs(light_of(session)); }
 
 static size_t light_n_outputs(const td_session *session) { return td_light_n_outputs(light_of(session)); }
@@ -113,6 +115,7 @@ const td_engine td_engine_light = {
     .providers = light_providers,
     .open = light_open,
     .close = light_close,
+    .drop = light_drop,
     .n_inputs = light_n_inputs,
     .n_outputs = light_n_outputs,
     .find_input = light_find_input,

@@ -61,6 +61,7 @@ static bool alloc_all(td_exec *e) {
     e->joined = td_alloc_zero(n, sizeof *e->joined);
     e->skip = td_alloc_zero(n, sizeof *e->skip);
     e->ran = td_alloc_zero(n, sizeof *e->ran);
+    e->released = td_alloc_zero(n, sizeof *e->released);
     e->is_joined = td_alloc_zero(n, sizeof *e->is_joined);
     e->runs = td_alloc_zero(n, sizeof *e->runs);
     e->picked_n = td_alloc_zero(n, sizeof *e->picked_n);
@@ -71,9 +72,9 @@ static bool alloc_all(td_exec *e) {
     e->picked = td_alloc_zero(e->n_rows, sizeof *e->picked);
     e->lengths = td_alloc_zero(e->n_rows, sizeof *e->lengths);
     e->all = td_alloc_zero(e->n_rows, sizeof *e->all);
-    return e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->is_joined && e->runs &&
-           e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked && e->lengths && e->all &&
-           td_exec_alloc_nothing(e);
+    return e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->released && e->is_joined &&
+           e->runs && e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked && e->lengths &&
+           e->all && td_exec_alloc_nothing(e);
 }
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err) {
@@ -124,9 +125,9 @@ void td_exec_free(td_exec *e) {
     for (size_t i = 0; e->kept && i < e->n_rows * e->plan->n_wires; i++) td_value_release(&e->kept[i]);
     td_state_free(e->state);
     if (e->first_slot) td_exec_roles_free(e);
-    void *const memory[] = {e->ctx,       e->inputs, e->outputs,  e->joined,      e->skip,    e->ran,
-                            e->is_joined, e->runs,   e->picked_n, e->picked_rows, e->written, e->kept,
-                            e->lines,     e->picked, e->lengths,  e->all,         e->nothing, e->logits};
+    void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,  e->released,
+                            e->is_joined, e->runs,    e->picked_n, e->picked_rows, e->written, e->kept, e->lines,
+                            e->picked,    e->lengths, e->all,      e->nothing,     e->logits};
     for (size_t i = 0; i < TD_COUNT(memory); i++) td_free(memory[i]);
     td_free(e);
 }

@@ -87,6 +87,7 @@ typedef struct td_exec {
     td_value **joined;    /* [n_sessions][n_outputs]: of a loop over images, concatenated; owned */
     bool **skip;          /* [n_sessions][n_outputs]: nobody reads it */
     uint64_t *ran;        /* [n_sessions]: number of the forward run it last took part in */
+    uint64_t *released;   /* [n_sessions]: `ran` when its weights were let go */
     bool *is_joined;      /* [n_sessions]: `joined` holds its latest outputs, not `outputs` */
     uint64_t run_number;
     td_exec_line *lines;               /* [n_rows] */

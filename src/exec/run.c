@@ -71,6 +71,17 @@ static bool takes_part(const td_exec *e, const td_exec_run *run, const td_plan_s
     return !lacks_modality(e, run, step);
 }
 
+/* Once per run of the session that is let go. */
+static void release(td_exec *e, const td_plan_step *step) {
+    for (size_t i = 0; i < step->n_release; i++) {
+        int32_t session = step->release[i];
+        const td_engine *engine = e->runtime->engines[session];
+        if (!engine->drop || !e->ran[session] || e->ran[session] == e->released[session]) continue;
+        e->released[session] = e->ran[session];
+        engine->drop(e->runtime->sessions[session]);
+    }
+}
+
 static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan_step *step, treadle_error *err) {
     td_exec_run own = *run;
     int32_t session = step->session;
@@ -146,6 +157,7 @@ treadle_status td_exec_run_steps(td_exec *e, const td_exec_run *run, td_exec_row
             checked = true;
         }
         TD_TRY(run_step(e, run, step, err));
+        release(e, step);
         if (e->plan->sessions[step->session].logits >= 0) logits = step->session;
     }
     if ((run->wants_logits || e->keep_all) && logits >= 0) TD_TRY(td_exec_take_logits(e, run, logits, rows, err));

@@ -161,6 +161,11 @@ treadle_status td_light_open(const char *path, const td_light_options *options, 
     return td_light_open_take(model, options, out, err);
 }
 
+void td_light_drop(const td_light *l) {
+    td_onnx_drop(l->model);
+    td_packs_drop(&l->packs);
+}
+
 void td_light_close(td_light *l) {
     if (!l) return;
     td_resolve_release(&l->graph);

@@ -46,7 +46,8 @@ void td_packs_begin(td_packs *packs, const td_onnx_model *model) {
     td_pack_key key;
     size_t reserve = reserve_for(model);
     if (!model_key(model, &key)) return;
-    if (td_pack_cache_open(&key, &packs->file)) packs->mode = TD_PACKS_READING;
+    packs->on_disk = td_pack_cache_open(&key, &packs->file);
+    if (packs->on_disk) packs->mode = TD_PACKS_READING;
     else if (reserve && td_pack_writer_begin(&packs->writer, &key, reserve, NULL) == TREADLE_OK)
         packs->mode = TD_PACKS_WRITING;
 }
@@ -101,8 +102,12 @@ treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_nod
 
 void td_packs_commit(td_packs *packs) {
     if (packs->mode != TD_PACKS_WRITING) return;
-    td_pack_writer_commit(&packs->writer, &packs->file, NULL);
+    td_pack_writer_commit(&packs->writer, &packs->file, &packs->on_disk);
     packs->mode = TD_PACKS_READING;
+}
+
+void td_packs_drop(const td_packs *packs) {
+    if (packs->mode == TD_PACKS_READING && packs->on_disk) td_mmap_drop(packs->file.map.data, packs->file.map.n);
 }
 
 void td_packs_free(td_packs *packs) {

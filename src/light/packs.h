@@ -15,6 +15,7 @@ typedef struct td_packs {
     td_packs_mode mode;
     td_pack_file file;     /* READING, and after commit */
     td_pack_writer writer; /* WRITING */
+    bool on_disk;          /* file is mapped from one that stays */
     TD_VEC(void *) blocks; /* td_free_aligned: what is in no file */
     size_t bytes;          /* in blocks */
 } td_packs;
@@ -27,7 +28,8 @@ const void *td_packs_find(td_packs *packs, const td_graph *graph, const td_node 
 /* Zeroed memory for what `node` packs, in execution order of the calls. */
 treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_node *node, const char *what,
                             const void *meta, size_t meta_bytes, size_t bytes, void **out, treadle_error *err);
-void td_packs_commit(td_packs *packs); /* all packed: the file is finished */
+void td_packs_commit(td_packs *packs);     /* all packed: the file is finished */
+void td_packs_drop(const td_packs *packs); /* pages that come back from the cache go */
 void td_packs_free(td_packs *packs);
 
 #endif

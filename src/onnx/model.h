@@ -195,6 +195,9 @@ treadle_status td_onnx_parse(const void *bytes, size_t n, const char *base_dir, 
                              td_onnx_model **out, treadle_error *err);
 void td_onnx_close(td_onnx_model *model);
 
+/* Lets the pages of all mapped files go; they come back when they are touched. Any number of threads may be reading. */
+void td_onnx_drop(const td_onnx_model *model);
+
 /* Whether these bytes lie in a file that the model has mapped: then td_mmap_drop may let their pages go. */
 bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n);
 

@@ -344,6 +344,11 @@ static treadle_status take_external(td_proto_reader *r, td_wire w, td_onnx_tenso
     return take_bytes(r, file->map.data + t->offset, t->data_bytes, t);
 }
 
+void td_onnx_drop(const td_onnx_model *model) {
+    td_mmap_drop(model->map.data, model->map.n);
+    for (const td_onnx_file *file = model->files; file; file = file->next) td_mmap_drop(file->map.data, file->map.n);
+}
+
 void td_onnx_files_close(td_onnx_file *files) {
     for (; files; files = files->next) td_mmap_close(&files->map);
 }

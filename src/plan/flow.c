@@ -64,6 +64,20 @@ static void check_loop_over(td_plan_build_ctx *b, const td_config_step *step, co
                     td_plan_port_names(b->messages->arena, session->signature->inputs, session->signature->n_inputs));
 }
 
+/* Names that are no sessions were reported with the config. */
+static void find_release(td_plan_build_ctx *b, const td_config_step *config, td_plan_step *step) {
+    int32_t *sessions = TD_ARENA_ARRAY(&b->plan->arena, int32_t, config->n_release);
+    if (!sessions) {
+        b->out_of_memory = true;
+        return;
+    }
+    for (size_t i = 0; i < config->n_release; i++) {
+        int32_t session = td_plan_find_session(b->plan, config->release[i]);
+        if (session >= 0) sessions[step->n_release++] = session;
+    }
+    step->release = sessions;
+}
+
 void td_plan_find_steps(td_plan_build_ctx *b) {
     enum { MIN_ROOM = 16 };
     td_plan *plan = b->plan;
@@ -79,6 +93,7 @@ void td_plan_find_steps(td_plan_build_ctx *b) {
         td_plan_add_step(b, session, b->config->steps[i].when);
         plan->steps[plan->n_steps - 1].loop = b->config->steps[i].loop;
         plan->steps[plan->n_steps - 1].config = &b->config->steps[i];
+        find_release(b, &b->config->steps[i], &plan->steps[plan->n_steps - 1]);
     }
     if (!b->config->n_steps) find_flow(b);
 }

@@ -122,7 +122,9 @@ typedef struct td_plan_step {
     int n_crop_dims;
     int crop_dims[TD_MAX_RANK]; /* dimensions of loop_input that are cropped */
     int32_t modality;           /* td_modality without which it is skipped; -1: none known */
-    bool only_logits;           /* all that it makes serves logits alone: not needed where no logits are wanted */
+    const int32_t *release;     /* sessions whose weights may go once it has run */
+    size_t n_release;
+    bool only_logits; /* all that it makes serves logits alone: not needed where no logits are wanted */
 } td_plan_step;
 
 /* How rows of unequal length share one run. Each gives every row what it would get alone. */
