@@ -2,8 +2,16 @@
  *
  *     treadle_generator_new -> append -> run -> read results -> (append or rewind -> run ...) -> free
  *
+ * What an append takes and a run gives depends on the model, never on its name:
+ *   decoder                 ids in, tokens out; images, sound and other tensors by treadle_generator_set_tensor before the append
+ *   encoder-decoder         the first append's ids go to the encoder, if it takes ids (the timeline then begins with decoder_start);
+ *                           else its tensors do, and the ids are the decoder's prompt
+ *   transducer              a chunk of features in, the tokens heard in it out
+ *   anything without tokens ids or tensors in, a pass by treadle_generator_prefill, outputs or a vector out
+ *
  * Rows of a batch are independent: each gives what it would give alone. Threads: a generator is used by one thread at a time;
- * treadle_generator_cancel may be called from any. Any number of generators work over one model at once.
+ * treadle_generator_cancel may be called from any. Any number of generators work over one model at once. A call that fails leaves
+ * model and generator usable; unless said otherwise it has changed nothing.
  */
 #ifndef TREADLE_GENERATE_H
 #define TREADLE_GENERATE_H
@@ -18,7 +26,8 @@ typedef struct treadle_generator treadle_generator;
 
 /* How tokens are chosen and when generation ends. After treadle_generate_options_init every field says "as the model has it":
  * its config, else its generation_config.json, else the default in brackets. Processors work in this order: repetition penalty,
- * no-repeat n-gram, min_length, temperature, top_k, top_p, min_p, each as in transformers. */
+ * no-repeat n-gram, min_length, temperature, top_k, top_p, min_p, each as in transformers. Tokens that the config suppresses or
+ * forces (docs/config.md) are so whatever the options say. */
 typedef struct treadle_generate_options {
     size_t struct_size;
     int64_t max_new_tokens; /* of one run; -1: the model's [no limit but max_length] */
@@ -41,10 +50,9 @@ typedef struct treadle_generate_options {
     int64_t num_beams;       /* -1: the model's [1] */
     bool has_length_penalty; /* else the model's [1] */
     double length_penalty;   /* a sequence's score is divided by its new tokens to this power */
-    int32_t
-        early_stopping; /* 0: end when no better sequence is likely, 1: when num_beams have ended, 2: when none is possible;
-                                     -1: the model's [0] */
-    int64_t num_return_sequences; /* at most num_beams; -1: the model's [1] */
+    int32_t early_stopping;  /* 0: end when no better sequence is likely, 1: when num_beams have ended, 2: when none is
+                              * possible; -1: the model's [0] */
+    int64_t num_return_sequences; /* at most num_beams; -1: 1 if num_beams is given, else the model's [1] */
     int64_t max_symbols_per_step; /* transducers: most tokens per frame of the encoder; 0: no limit; -1: the model's */
     const int32_t *decoder_start; /* what an encoder-decoder's answer begins with, if n_decoder_start >= 0; copied */
     int64_t n_decoder_start;      /* -1: the model's (tokens.decoder_start, else tokens.bos) */
@@ -64,9 +72,9 @@ typedef struct treadle_ids {
 } treadle_ids;
 
 /* Adds tokens to every row; the first call says how many rows there are, later ones must give as many (a row may then be
- * empty: it stays as it is). Ids are checked against the vocabulary and the length against the limits; nothing is run
- * yet: the next prefill or run does it, together with the last token that was generated. Ends the finished state of rows. On
- * failure the generator is unchanged. */
+ * empty: it stays as it is). Nothing is run yet: the next prefill or run does it, together with the last token that was generated.
+ * Ends the finished state of rows. On failure rows are unchanged. TREADLE_INVALID_ARGUMENT: an id that the vocabulary does not have,
+ * another number of rows, tensors that do not fit the rows; TREADLE_LIMIT: longer than max_length, or more than 65536 rows. */
 TREADLE_API treadle_status treadle_generator_append(treadle_generator *generator, const treadle_ids *rows,
                                                     size_t n_rows, treadle_error *error);
 
@@ -84,12 +92,15 @@ TREADLE_API treadle_status treadle_generator_set_images_per_row(treadle_generato
 /* Forgets tensors and images per row that were given for an append that did not come about. */
 TREADLE_API void treadle_generator_clear_tensors(treadle_generator *generator);
 
-/* Another generator that goes on from here: same tokens, state and options, nothing shared but the model. The caller frees it. */
+/* Another generator that goes on from here: same tokens, state and options, nothing shared but the model. The caller frees it. Its new
+ * tokens are counted from here; beams' sequences and logits that were kept stay with the first one. */
 TREADLE_API treadle_status treadle_generator_fork(const treadle_generator *generator, treadle_generator **out,
                                                   treadle_error *error);
 
-/* Keeps the first `length` tokens of a row (prompt and new ones; a last token that was not run yet counts). Where the state
- * cannot be cut (recurrent), what stays is run again. */
+/* Keeps the first `length` tokens of a row (prompt and new ones; a last token that was not run yet counts). Where the state cannot be
+ * cut (recurrent), what stays is run again. At 0 a new request starts: once steps run again, with tensors given anew.
+ * TREADLE_INVALID_ARGUMENT: longer than the row is; TREADLE_UNSUPPORTED: a transducer, or recurrent state after tensors of a
+ * prompt, which can be rewound to 0 alone. */
 TREADLE_API treadle_status treadle_generator_rewind(treadle_generator *generator, size_t row, size_t length,
                                                     treadle_error *error);
 
@@ -117,12 +128,15 @@ typedef struct treadle_token {
 /* Return true to go on; false ends the run, and all rows, as cancelled. Must not call into the same generator, but cancel. */
 typedef bool treadle_token_fn(void *ctx, const treadle_token *token);
 
-/* Runs what was appended, so that logits can be read and the first token costs one step. Optional. */
+/* Runs what was appended, so that logits can be read and the first token costs one step. Optional where tokens are generated; a model
+ * without logits makes its pass here. Errors are those of treadle_generator_run; TREADLE_CANCELLED: treadle_generator_cancel was called
+ * meanwhile. */
 TREADLE_API treadle_status treadle_generator_prefill(treadle_generator *generator, treadle_error *error);
 
 /* Generates until every row has finished. max_new_tokens >= 0 replaces the option for this run; a row that finished by length may go on
  * in another run. fn may be NULL. TREADLE_OK also if cancelled (see the rows' finish). On failure rows keep the tokens
- * they have, with finish ERROR. */
+ * they have, with finish ERROR. TREADLE_INVALID_ARGUMENT: nothing was appended, or a tensor is missing or does not fit the prompt (both
+ * numbers named); TREADLE_UNSUPPORTED: the model gives no tokens; TREADLE_RUN: a graph failed, or no logit is a number. */
 TREADLE_API treadle_status treadle_generator_run(treadle_generator *generator, int64_t max_new_tokens,
                                                  treadle_token_fn *fn, void *ctx, treadle_error *error);
 
@@ -143,16 +157,18 @@ TREADLE_API treadle_status treadle_generator_embedding(treadle_generator *genera
 
 /* --- results. Pointers live until the next call that changes the generator. A row from n_rows on is empty. */
 TREADLE_API size_t treadle_generator_n_rows(const treadle_generator *generator);
-TREADLE_API treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row); /* the whole timeline */
-TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *generator,
-                                                  size_t row); /* since the last append or rewind */
-TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator,
-                                                  size_t row); /* of the new ids; p NULL: no tokenizer */
+/* The whole timeline. */
+TREADLE_API treadle_ids treadle_generator_ids(const treadle_generator *generator, size_t row);
+/* Since the last append or rewind. */
+TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row);
+/* Of the new ids; p NULL: no tokenizer. */
+TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator, size_t row);
 /* Transducers (an append gives features, a run the tokens heard in them; the next append is the next chunk of the same stream): the
  * encoder frame of each of the row's new ids, counted from the begin of the stream. *out_n 0: no transducer. */
 TREADLE_API const int64_t *treadle_generator_new_frames(const treadle_generator *generator, size_t row, size_t *out_n);
 /* Beam search: the best sequences of a row, best first (rank 0 is also what the other results give). A row's sequence holds its new
- * tokens with a closing end token. Without beams there is one, of score 0. */
+ * tokens with a closing end token; *out_score (may be NULL) is its log probability, divided as length_penalty says. Without beams
+ * there is one sequence, of score 0. */
 TREADLE_API size_t treadle_generator_n_sequences(const treadle_generator *generator, size_t row);
 TREADLE_API treadle_ids treadle_generator_sequence(const treadle_generator *generator, size_t row, size_t rank,
                                                    double *out_score);
@@ -162,8 +178,8 @@ TREADLE_API treadle_finish treadle_generator_finish(const treadle_generator *gen
  * last: [vocab], those the next token will be chosen from; needs a prefill after the row's last change (a run leaves its last
  * token to be run by the next one). TREADLE_INVALID_ARGUMENT before.
  * step: [new tokens, vocab] of the row's new ids of the latest run; needs options.keep_logits.
- * prompt: [positions, vocab] of the tokens run by the latest prefill (or first step), all of them if options.prompt_logits and the
- * graph gives them, else the last one alone. */
+ * prompt: [positions, vocab] of the tokens run by the latest prefill (or first step), the last position alone where the graph gives no
+ * others (treadle_model_info.prompt_logits); needs options.prompt_logits. */
 TREADLE_API treadle_status treadle_generator_last_logits(const treadle_generator *generator, size_t row,
                                                          treadle_tensor *out, treadle_error *error);
 TREADLE_API treadle_status treadle_generator_step_logits(const treadle_generator *generator, size_t row,

@@ -7,7 +7,7 @@
  *   treadle_generator_set_audio    both at once, for the next append
  *
  * Images are not decoded yet: give them as named tensors (generate.h). docs/media.md lists formats, configs and limits.
- * Audio and extractors are immutable: any number of threads.
+ * Audio, extractors and features are immutable: any number of threads.
  */
 #ifndef TREADLE_MEDIA_H
 #define TREADLE_MEDIA_H
@@ -43,8 +43,8 @@ typedef struct treadle_audio_info {
     int32_t sample_rate; /* Hz */
     int32_t n_channels;
     int64_t n_frames; /* samples of each channel */
-    const float
-        *samples; /* [n_frames, n_channels], full scale -1..1 (float files may go beyond); lives as long as the audio */
+    /* [n_frames, n_channels], full scale -1..1 (float files may go beyond); lives as long as the audio. */
+    const float *samples;
 } treadle_audio_info;
 /* out->struct_size must be set; fields beyond it are not written. */
 TREADLE_API void treadle_audio_get_info(const treadle_audio *audio, treadle_audio_info *out);
@@ -68,8 +68,8 @@ TREADLE_API treadle_status treadle_audio_extractor_of_model(const treadle_model 
                                                             treadle_error *error);
 TREADLE_API void treadle_audio_extractor_free(treadle_audio_extractor *extractor); /* NULL is fine */
 
-TREADLE_API int32_t
-treadle_audio_extractor_rate(const treadle_audio_extractor *extractor); /* Hz, of the samples it takes */
+/* Hz, of the samples it takes. */
+TREADLE_API int32_t treadle_audio_extractor_rate(const treadle_audio_extractor *extractor);
 /* Samples at that rate that a clip is cut and padded to (30 s, say); 0: clips of any length. */
 TREADLE_API int64_t treadle_audio_extractor_clip(const treadle_audio_extractor *extractor);
 

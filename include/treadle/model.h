@@ -1,7 +1,8 @@
 /* treadle/model.h - a model folder: open it, check it, look into it.
  *
- * A folder holds ONNX graphs and, optionally, genai_config.json, generation_config.json, tokenizer.json,
- * tokenizer_config.json and a chat template. The path may also be that of a single .onnx file.
+ * A folder holds ONNX graphs and, optionally, genai_config.json (version 1 or 2: docs/config.md), generation_config.json, the
+ * tokenizer's files, a chat template and a preprocessor config. The path may also be that of a single .onnx file, which may carry
+ * these as metadata. Everything here may be called from any thread.
  */
 #ifndef TREADLE_MODEL_H
 #define TREADLE_MODEL_H
@@ -17,9 +18,9 @@ typedef struct treadle_text treadle_text; /* text.h */
 
 /* One change to the config, applied after the file and before presets are merged. */
 typedef struct treadle_setting {
-    const char
-        *pointer; /* JSON pointer, e.g. "/generation/max_length", "/tokens/eos/0", "/generation/stop/-" (the end of a
-                          * list); objects and lists that are missing on the way are made */
+    /* JSON pointer, e.g. "/generation/max_length", "/tokens/eos/0", "/generation/stop/-" (the end of a list); objects and lists
+     * that are missing on the way are made. */
+    const char *pointer;
     const char *value; /* JSON text, e.g. "128" or "\"mean\""; null unsets */
 } treadle_setting;
 
@@ -46,7 +47,9 @@ TREADLE_API void treadle_model_options_init(treadle_model_options *options);
 
 /* Opens a folder: config, plan, engines, weights, tokenizer. All errors of the config are found before weights are read; the
  * error holds the first one, treadle_model_check gives all. A tokenizer or template that is not understood does not
- * fail the open: text calls then return an error that names the part. */
+ * fail the open: text calls then return an error that names the part. TREADLE_NOT_FOUND: no such folder, or no ONNX Runtime;
+ * TREADLE_IO; TREADLE_CONFIG, TREADLE_FORMAT: the folder's fault, with file, line, column and JSON pointer where there are any;
+ * TREADLE_UNSUPPORTED: ops that an engine lacks, all of them listed. */
 TREADLE_API treadle_status treadle_model_open(const char *path, const treadle_model_options *options,
                                               treadle_model **out, treadle_error *error);
 /* After all its generators are freed; NULL is fine. */
@@ -60,9 +63,9 @@ typedef struct treadle_model_info {
     int32_t n_sessions;
     bool has_tokenizer; /* text can be encoded and decoded */
     bool has_chat_template;
-    bool has_logits;    /* a decoder: generators can be made */
-    bool rewinds;       /* timelines can be cut back (treadle_generator_rewind) */
-    bool transcribes;   /* speech to text (treadle_transcribe) */
+    bool has_logits;  /* tokens can be generated; else a generator makes passes (treadle_generator_output) */
+    bool rewinds;     /* rows can be cut back to any length (treadle_generator_rewind); else to 0 alone (transducers) */
+    bool transcribes; /* speech to text (treadle_transcribe) */
     bool prompt_logits; /* logits of every prompt position can be had */
     const int32_t *eos; /* effective end tokens; lives as long as the model */
     size_t n_eos;
@@ -99,8 +102,9 @@ typedef struct treadle_message {
 
 typedef struct treadle_report treadle_report;
 
-/* Checks config and graphs against each other, and that the graphs' ops and files of weights are there. Problems of the folder are messages, not a failed status: TREADLE_OK comes with any
- * report; other statuses mean that no check could be made (no such folder, out of memory). */
+/* Checks config and graphs against each other, and that the graphs' ops and files of weights are there. Problems of the folder are
+ * messages, not a failed status: TREADLE_OK comes with any report; other statuses mean that no check could be made (no such
+ * folder, out of memory). */
 TREADLE_API treadle_status treadle_model_check(const char *path, const treadle_model_options *options,
                                                treadle_report **out, treadle_error *error);
 TREADLE_API void treadle_report_free(treadle_report *report);

@@ -64,18 +64,18 @@ typedef struct treadle_plugin {
     /* Once per model: resolve names, look at the config. *out goes to begin and close. May be NULL. */
     treadle_status (*open)(const treadle_plugin_host *host, const treadle_plugin_model *model, void **out,
                            treadle_error *error);
-    void (*close)(void *model); /* may be NULL */
+    void (*close)(void *model); /* may be NULL; not called if open failed */
 
-    /* Once per row of a generator, before its first forward. *out goes to the other functions. */
+    /* Once per row of a generator, before its first forward. *out, which must not be NULL, goes to the other functions. Both needed. */
     treadle_status (*begin)(void *model, treadle_plugin_run *run, void **out, treadle_error *error);
     void (*end)(void *row);
 
     /* Runs the row's tokens ids[n_done..n_ids) and gives the logits [n_logits] of what may follow the last one, float32, valid until
-     * the row's next call. n_done is how many tokens earlier calls have run. */
+     * the row's next call. n_done is how many tokens earlier calls have run. Needed. */
     treadle_status (*forward)(void *row, treadle_plugin_run *run, const int32_t *ids, size_t n_ids, size_t n_done,
                               const float **out_logits, size_t *out_n_logits, treadle_error *error);
 
-    /* Forgets all but the first `length` tokens. NULL: the row is ended and begun again. */
+    /* Forgets all but the first `length` tokens. NULL, or a failure: the row is ended and begun again. */
     treadle_status (*rewind)(void *row, size_t length, treadle_error *error);
 } treadle_plugin;
 

@@ -1,6 +1,7 @@
 /* treadle/session.h - one ONNX file on named tensors: no config, no tokens, no state.
  *
- * For graphs that are no generative model, for conformance tests and for looking into files.
+ * For graphs that are no generative model, for conformance tests and for looking into files. A session is immutable; any number of
+ * threads may run it at once.
  */
 #ifndef TREADLE_SESSION_H
 #define TREADLE_SESSION_H
@@ -35,8 +36,8 @@ typedef struct treadle_session_options {
     const char *provider_options; /* JSON object of names and values */
     const char *session_options;  /* likewise: graph_optimization_level, ..., and ONNX Runtime's config entries */
     const char *run_options;      /* likewise */
-    const char *const
-        *provider_libraries; /* plugin execution providers, "NAME=PATH" each, relative ones to the working folder */
+    /* Plugin execution providers, "NAME=PATH" each, relative ones to the working folder. */
+    const char *const *provider_libraries;
     size_t n_provider_libraries;
 } treadle_session_options;
 TREADLE_API void treadle_session_options_init(treadle_session_options *options);
@@ -52,7 +53,9 @@ typedef struct treadle_port {
     bool optional;                           /* may be left out of a run */
 } treadle_port;
 
-/* A graph with ops, attributes or dtypes that are missing: TREADLE_UNSUPPORTED, and the message lists all of them. */
+/* Reads the file and its weights. TREADLE_NOT_FOUND: no such file, or no ONNX Runtime (the message lists what was tried); TREADLE_IO;
+ * TREADLE_FORMAT: no ONNX file, or damaged; TREADLE_CONFIG: no such engine or provider; TREADLE_UNSUPPORTED: ops, attributes or dtypes
+ * are missing (the message lists all of them). */
 TREADLE_API treadle_status treadle_session_open(const char *path, const treadle_session_options *options,
                                                 treadle_session **out, treadle_error *error);
 TREADLE_API void treadle_session_close(treadle_session *session); /* NULL is fine */
@@ -63,8 +66,9 @@ TREADLE_API void treadle_session_input(const treadle_session *session, size_t in
 TREADLE_API void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out);
 
 /* Runs the graph. inputs[n_inputs]: NULL where an optional input is not given. outputs[n_outputs]: filled with new values
- * on success (release each; an empty optional is a value of kind NONE), untouched on failure. Threads: runs of one session may
- * happen at once; each has its own memory. */
+ * on success (release each; an empty optional is a value of kind NONE), untouched on failure. Runs of one session that happen at once
+ * have memory of their own. TREADLE_INVALID_ARGUMENT: an input's type or shape, or a needed one is missing; TREADLE_RUN: the values
+ * (an index out of range, say); TREADLE_OUT_OF_MEMORY. The session stays usable after each. */
 TREADLE_API treadle_status treadle_session_run(treadle_session *session, const treadle_value *const *inputs,
                                                treadle_value **outputs, treadle_error *error);
 

@@ -4,18 +4,26 @@
  *   treadle_generator_new   one mutable timeline of tokens over it            generate.h
  *   treadle_text_...        tokenizer, detokenizer, chat template             text.h
  *   treadle_audio_features  a sound file becomes named tensors                media.h
+ *   treadle_transcribe      a recording of any length becomes text            transcribe.h
  *   treadle_session_open    one ONNX file, run on named tensors               session.h
- *   treadle_compile         a GGUF file becomes a model folder                compile.h (library treadle-compile)
+ *   treadle_compile         a checkpoint becomes a model folder               compile.h (library treadle-compile)
+ *   treadle_plugin          a pipeline in native code, for its author         plugin.h
+ *
+ * This file includes all of them but compile.h and plugin.h.
  *
  * Rules that hold everywhere
  * - Functions return a treadle_status and take an optional, caller-owned treadle_error as last parameter (status.h).
  *   An output parameter is written on success only, and is then the caller's, unless said otherwise.
  * - Options structs start with struct_size and have an _init function that sets every default: call it, change what you
- *   need. A NULL options pointer means all defaults. Structs only ever grow at their end.
+ *   need. A NULL options pointer means all defaults. Structs only ever grow at their end: a smaller struct_size, of a program
+ *   built with an older header, leaves the newer fields at their defaults; a larger one is TREADLE_INVALID_ARGUMENT.
+ * - NULL where an argument is needed, and an enum value that is none: TREADLE_INVALID_ARGUMENT. Any call that makes something may
+ *   return TREADLE_OUT_OF_MEMORY.
  * - Strings are UTF-8. Text with a length may hold NULs; `const char *` alone ends at its NUL.
- * - Threads: a treadle_model, treadle_text or treadle_session is immutable and may be used from any number of threads at
- *   once; a generator or detokenizer from one thread at a time, with the one exception of treadle_generator_cancel.
- *   Objects must be freed before the model they came from.
+ * - Threads: models, texts, sessions, audio, extractors, features, transcripts, reports and values are immutable and may be used
+ *   from any number of threads at once; a generator or detokenizer from one thread at a time, with the one exception of
+ *   treadle_generator_cancel. Each object is closed or freed by one thread, when no other uses it.
+ *   Generators and what treadle_model_text gives belong to their model: they go before it does.
  */
 #ifndef TREADLE_TREADLE_H
 #define TREADLE_TREADLE_H

@@ -45,7 +45,7 @@ void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
         .has_tokenizer = td_text_part_has_tokenizer(model->text),
         .has_chat_template = td_text_part_has_template(model->text),
         .has_logits = !plan->cannot_run,
-        .rewinds = true,
+        .rewinds = !plan->transducer.present,
         .transcribes = config->generation.transcription.declared,
         .prompt_logits = plan->logits_rank == 3 && !plan->logits_last_only,
         .eos = config->tokens.eos.ids,
