@@ -53,6 +53,7 @@ const td_value *td_exec_wire_value(const td_exec *e, const td_exec_run *run, int
     for (int32_t w = wire; w >= 0; w = e->plan->wires[w].next) {
         const td_plan_wire *p = &e->plan->wires[w];
         const td_value *kept = p->once || p->hold ? kept_slot(e, run->first_row, w) : NULL;
+        if (kept && run->n_rows > 1) kept = &e->stacks[e->plan->n_states + (size_t)w].whole;
         if (kept && kept->kind == TD_VALUE_NONE) kept = NULL;
         const td_value *now = td_exec_output(e, p->from_session, p->from_output);
         if (now && (!p->hold || run->prompt || !kept)) return now;
@@ -74,7 +75,10 @@ static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t ses
     case TD_FEED_ROLE: td_exec_fill_role(e, run, session, i, value); return TREADLE_OK;
     case TD_FEED_STATE:
         value->kind = TD_VALUE_TENSOR;
-        td_state_past(e->state, (size_t)feed.index, run->first_row, run->n_rows, run->start, run->past, &value->tensor);
+        if (run->n_rows > 1 && e->stacks[feed.index].whole.kind != TD_VALUE_NONE) *value = e->stacks[feed.index].whole;
+        else
+            td_state_past(e->state, (size_t)feed.index, run->first_row, run->n_rows, run->start, run->past,
+                          &value->tensor);
         return TREADLE_OK;
     case TD_FEED_WIRE: found = td_exec_wire_value(e, run, feed.index); break;
     case TD_FEED_REQUEST:
@@ -126,6 +130,7 @@ static treadle_status fill_cross(td_exec *e, const td_exec_run *run, size_t k, i
     td_value copy = {0};
     if (!value) return TREADLE_OK;
     TD_TRY(copy_into(&copy, value, err));
+    td_exec_stacks_forget(e);
     td_state_set_cross(e->state, k, run->first_row, &copy);
     return TREADLE_OK;
 }
@@ -151,7 +156,9 @@ treadle_status td_exec_keep(td_exec *e, const td_exec_run *run, int32_t session,
         const td_plan_wire *wire = &plan->wires[w];
         if (wire->from_session != session || !(wire->once || (wire->hold && run->prompt))) continue;
         const td_value *value = td_exec_output(e, session, wire->from_output);
-        if (value) TD_TRY(copy_into(kept_slot(e, run->first_row, (int32_t)w), value, err));
+        if (!value) continue;
+        td_exec_stacks_forget(e);
+        TD_TRY(copy_into(kept_slot(e, run->first_row, (int32_t)w), value, err));
     }
     for (size_t k = 0; k < plan->n_states; k++) {
         if (plan->states[k].from_session != session) continue;

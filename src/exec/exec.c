@@ -74,7 +74,7 @@ static bool alloc_all(td_exec *e) {
     e->all = td_alloc_zero(e->n_rows, sizeof *e->all);
     return e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->released && e->is_joined &&
            e->runs && e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked && e->lengths &&
-           e->all && td_exec_alloc_nothing(e);
+           e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e);
 }
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err) {
@@ -123,6 +123,7 @@ void td_exec_free(td_exec *e) {
         td_value_release(&e->lines[r].frame);
     }
     for (size_t i = 0; e->kept && i < e->n_rows * e->plan->n_wires; i++) td_value_release(&e->kept[i]);
+    td_exec_stacks_free(e);
     td_state_free(e->state);
     if (e->first_slot) td_exec_roles_free(e);
     void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,  e->released,
@@ -277,52 +278,6 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const a
     return status;
 }
 
-/* All rows have run all but one of their tokens, or are idle, and the plan lets them share a run. */
-static bool can_run_together(const td_exec *e, const td_exec_row *rows) {
-    if (e->n_rows < 2 || e->plan->batching == TD_BATCH_APART) return false;
-    size_t n_live = 0;
-    for (size_t r = 0; r < e->n_rows; r++) {
-        const td_state_row *row = &e->state->rows[r];
-        if (row->length == 0) return false; /* a row without tokens has nothing to give again */
-        if (!rows[r].live) continue;
-        if (rows[r].n_ids - row->length != 1) return false;
-        n_live++;
-    }
-    return n_live > 1;
-}
-
-static treadle_status run_together(td_exec *e, td_exec_row *rows, treadle_error *err) {
-    bool lengths = e->plan->batching == TD_BATCH_LENGTHS;
-    td_exec_run run = {.n_rows = e->n_rows, .n = 1, .batched = true, .wants_logits = true, .rows = rows};
-    for (size_t r = 0; r < e->n_rows; r++) {
-        const td_state_row *row = &e->state->rows[r];
-        int64_t past = lengths && !rows[r].live ? row->length - 1 : row->start + row->length;
-        run.past = TD_MAX(run.past, lengths || rows[r].live ? past : 0);
-    }
-    run.total = run.past + 1;
-    return td_exec_run_steps(e, &run, rows, err);
-}
-
-/* Live rows end at one column once their tokens are run; idle rows keep their columns. */
-static void align(td_exec *e, const td_exec_row *rows) {
-    if (e->plan->batching != TD_BATCH_MASK || e->n_rows < 2) return;
-    bool aligned = true;
-    int64_t end = -1;
-    for (size_t r = 0; r < e->n_rows; r++) {
-        /* an idle row keeps one column free: a run together writes something there */
-        e->lengths[r] = rows[r].live ? rows[r].n_ids : e->state->rows[r].length + 1;
-        if (!rows[r].live) continue;
-        int64_t mine = e->state->rows[r].start + rows[r].n_ids;
-        if (end < 0) end = mine;
-        aligned &= mine == end;
-    }
-    for (size_t r = 0; r < e->n_rows; r++)
-        if (!rows[r].live) aligned &= e->state->rows[r].start + e->state->rows[r].length < end;
-    if (aligned || end < 0) return;
-    td_state_align(e->state, e->lengths);
-    td_exec_roles_forget(e);
-}
-
 /* Room for what live rows are about to run. */
 static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *err) {
     int64_t columns = 1, tokens = TD_MAX(e->plan->window.size, (int64_t)1), source = 0;
@@ -344,9 +299,10 @@ static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *er
 treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
     if (e->runtime->hook) return td_exec_hook_forward(e, rows, cancel, err);
     TD_TRY(make_room(e, rows, err));
-    align(e, rows);
-    if (can_run_together(e, rows)) return run_together(e, rows, err);
-    for (size_t r = 0; r < e->n_rows; r++)
+    bool done = false;
+    td_exec_align(e, rows);
+    TD_TRY(td_exec_run_together(e, rows, &done, err));
+    for (size_t r = 0; !done && r < e->n_rows; r++)
         if (rows[r].live) TD_TRY(run_alone(e, rows, r, cancel, err));
     return TREADLE_OK;
 }

@@ -73,6 +73,13 @@ typedef struct td_exec_line {
     TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
 } td_exec_line;
 
+/* One value of all rows, made from theirs (stack.c). */
+typedef struct td_exec_stack {
+    td_value whole; /* owned; NONE: there is none */
+    const void *
+        *parts; /* [n_rows]: the memory of the rows' values that it was made from; NULL where it is out of date */
+} td_exec_stack;
+
 typedef struct td_exec {
     const td_runtime *runtime;
     const td_plan *plan;
@@ -90,10 +97,12 @@ typedef struct td_exec {
     uint64_t *released;   /* [n_sessions]: `ran` when its weights were let go */
     bool *is_joined;      /* [n_sessions]: `joined` holds its latest outputs, not `outputs` */
     uint64_t run_number;
-    td_exec_line *lines;               /* [n_rows] */
-    td_value *kept;                    /* [n_rows, n_wires]: of wires that hold and of once steps; owned */
-    bool *written;                     /* [n_states]: what the run under way has given */
-    int64_t *runs;                     /* [n_sessions] */
+    td_exec_line *lines;      /* [n_rows] */
+    td_value *kept;           /* [n_rows, n_wires]: of wires that hold and of once steps; owned */
+    td_exec_stack *stacks;    /* [n_states + n_wires]: cross caches, then kept values, of rows that run together */
+    const void **stack_parts; /* [n_states + n_wires, n_rows]: what the stacks hold */
+    bool *written;            /* [n_states]: what the run under way has given */
+    int64_t *runs;            /* [n_sessions] */
     struct td_exec_role *role_slots;   /* one per input of every session; see roles.c */
     size_t *first_slot;                /* [n_sessions] */
     int64_t role_tokens, role_columns; /* what they have room for */
@@ -156,6 +165,7 @@ typedef struct td_exec_run {
     int64_t start, past; /* columns: first one of the past, how many */
     int64_t total;       /* columns of the mask: past and new ones */
     bool batched;        /* several rows with a length each */
+    bool equal;          /* batched: live rows have the length `past`, idle ones are not longer */
     bool prompt;
     bool wants_logits;
     bool source; /* ids and mask are the source's */
@@ -164,6 +174,16 @@ typedef struct td_exec_run {
 
 /* run.c: all steps of a run, and their outputs. */
 treadle_status td_exec_run_steps(td_exec *exec, const td_exec_run *run, td_exec_row *rows, treadle_error *err);
+
+/* batch.c: rows with one token to go each, in one run where the plan and their lengths allow it. */
+void td_exec_align(td_exec *exec, const td_exec_row *rows); /* once there is room for what live rows are about to run */
+treadle_status td_exec_run_together(td_exec *exec, td_exec_row *rows, bool *out_done, treadle_error *err);
+
+/* stack.c: brings the stacks up to date. *out_agree: false: the rows' values differ in shape, or some have none. */
+treadle_status td_exec_stack_rows(td_exec *exec, bool *out_agree, treadle_error *err);
+bool td_exec_stacks_init(td_exec *exec);
+void td_exec_stacks_free(td_exec *exec);
+void td_exec_stacks_forget(td_exec *exec); /* some row got another value */
 
 /* hook.c: the same as forward, truncate and free by native code. */
 treadle_status td_exec_hook_forward(td_exec *exec, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err);

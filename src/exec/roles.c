@@ -87,9 +87,11 @@ treadle_status td_exec_roles_reserve(td_exec *e, int64_t tokens, int64_t columns
 
 /* --- which tokens a run has */
 
-/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is there. */
+/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is there; among
+ * rows of equal length it gives anything, behind its end, and what becomes of it is forgotten. */
 static int64_t first_token(const td_exec *e, const td_exec_run *run, size_t r) {
     if (run->source) return 0;
+    if (run->equal) return run->past;
     int64_t length = td_exec_length(e, run->first_row + r);
     return run->batched && !run->rows[run->first_row + r].live ? TD_MAX(length - 1, (int64_t)0) : length;
 }
@@ -164,10 +166,9 @@ static void fill_columns(const td_exec *e, const td_exec_run *run, td_exec_role 
     slot->ones = -1;
 }
 
-/* Rows together: 1 where a column is the row's, in a buffer whose rows are role_columns apart, so that a step adds one column and
+/* Rows together: 1 where a column is the row's, in a buffer whose rows are `stride` apart, so that a step adds one column and
  * touches nothing else. */
-static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *slot, td_dtype dtype) {
-    int64_t stride = e->role_columns;
+static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *slot, td_dtype dtype, int64_t stride) {
     for (size_t r = 0; r < run->n_rows; r++) {
         const td_state_row *row = &e->state->rows[run->first_row + r];
         int64_t end = row->start + row->length, added = run->rows[run->first_row + r].live ? run->n : 0;
@@ -181,15 +182,18 @@ static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *s
 }
 
 /* [batch, 1, n, total]: what each new token may look at. Numbers are added to scores, so they are 0 or the lowest; others are flags. */
-static void fill_square(const td_exec_run *run, td_dtype dtype, char *data) {
+static void fill_square(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data) {
     bool adds = td_dtype_kind(dtype) == TD_KIND_FLOAT;
     double lowest = dtype == TD_FLOAT16 ? -65504.0 : -3.0e38;
-    for (int64_t i = 0; i < run->n; i++)
-        for (int64_t c = 0; c < run->total; c++) {
-            bool sees = run->source || c <= run->past + i;
-            if (adds) td_store_f64(dtype, data, i * run->total + c, sees ? 0 : lowest);
-            else td_store_i64(dtype, data, i * run->total + c, sees);
-        }
+    for (int64_t r = 0, at = 0; r < (int64_t)run->n_rows; r++) {
+        int64_t start = run->batched ? e->state->rows[run->first_row + (size_t)r].start : 0;
+        for (int64_t i = 0; i < run->n; i++)
+            for (int64_t c = 0; c < run->total; c++, at++) {
+                bool sees = run->source || (c >= start && c <= run->past + i);
+                if (adds) td_store_f64(dtype, data, at, sees ? 0 : lowest);
+                else td_store_i64(dtype, data, at, sees);
+            }
+    }
 }
 
 static void fill_mask(td_exec *e, const td_exec_run *run, const td_light_port *port, td_exec_role *slot,
@@ -197,7 +201,7 @@ static void fill_mask(td_exec *e, const td_exec_run *run, const td_light_port *p
     int rank = port->shape.rank;
     td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, run->total}};
     if (rank > 2) {
-        fill_square(run, port->dtype, slot->data);
+        fill_square(e, run, port->dtype, slot->data);
         slot->ones = -1;
         shape = (td_shape){.rank = rank, .dims = {(int64_t)run->n_rows, 1, run->n, run->total}};
         if (rank == 3) shape = (td_shape){.rank = 3, .dims = {(int64_t)run->n_rows, run->n, run->total}};
@@ -207,10 +211,10 @@ static void fill_mask(td_exec *e, const td_exec_run *run, const td_light_port *p
     int64_t width = rank == 2 && port->shape.dims[1] > 0 ? TD_MAX(port->shape.dims[1], run->total) : run->total;
     shape.dims[1] = width;
     if (e->plan->window.size && !run->source) fill_columns(e, run, slot, port->dtype);
-    else if (run->batched) fill_batch(e, run, slot, port->dtype);
+    else if (run->batched) fill_batch(e, run, slot, port->dtype, TD_MAX(e->role_columns, width));
     else fill_ones(slot, port->dtype, run->total, width);
     td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
-    if (run->n_rows > 1) value->tensor.strides[0] = e->role_columns;
+    if (run->n_rows > 1) value->tensor.strides[0] = TD_MAX(e->role_columns, width);
 }
 
 /* Positions of the source: as many as the prompt had, or as what the encoder gave has. */
@@ -238,6 +242,9 @@ static void fill_source_mask(td_exec *e, const td_exec_run *run, int32_t session
     int64_t n = source_length(e, run, session), width = port->shape.rank == 2 ? TD_MAX(n, port->shape.dims[1]) : n;
     width = TD_MIN(width, TD_MAX(e->role_columns, port->shape.rank == 2 ? port->shape.dims[1] : 0));
     fill_ones(slot, port->dtype, TD_MIN(n, width), width);
+    for (size_t r = 1; r < run->n_rows; r++) /* rows that share a run have sources of one length */
+        for (int64_t c = 0; c < width; c++)
+            td_store_i64(port->dtype, slot->data, (int64_t)r * width + c, c < TD_MIN(n, width));
     td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, width}};
     td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
 }
@@ -308,7 +315,7 @@ void td_exec_fill_role(td_exec *e, const td_exec_run *run, int32_t session, size
         break;
     case TD_ROLE_CACHE_POSITION:
         fill_positions(e, run, dtype, slot->data);
-        shape.rank = 1;
+        shape = (td_shape){.rank = 1, .dims = {run->n}}; /* one for all rows, which are of equal length */
         break;
     case TD_ROLE_TOKEN_TYPE_IDS: memset(slot->data, 0, (size_t)run->n_rows * (size_t)run->n * ELEMENT_BYTES); break;
     case TD_ROLE_ATTENTION_MASK:
@@ -325,8 +332,8 @@ void td_exec_fill_role(td_exec *e, const td_exec_run *run, int32_t session, size
     case TD_ROLE_CUMULATIVE_SEQUENCE_LENGTH: fill_cumulative(run, dtype, slot->data, &shape); break;
     default: fill_numbers(e, run, role, port, slot->data, &shape); break;
     }
-    if (shape.rank == 1 && (role == TD_ROLE_INPUT_IDS || role == TD_ROLE_DECODER_INPUT_IDS ||
-                            role == TD_ROLE_POSITION_IDS || role == TD_ROLE_CACHE_POSITION))
+    if (shape.rank == 1 &&
+        (role == TD_ROLE_INPUT_IDS || role == TD_ROLE_DECODER_INPUT_IDS || role == TD_ROLE_POSITION_IDS))
         shape.dims[0] = (int64_t)run->n_rows * run->n;
     td_tensor_view(&value->tensor, dtype, &shape, slot->data);
 }

@@ -164,6 +164,8 @@ treadle_status td_exec_run_steps(td_exec *e, const td_exec_run *run, td_exec_row
     if (run->wants_logits && logits < 0)
         return td_fail(err, TREADLE_RUN, "no step that runs %s gives logits",
                        run->prompt ? "with a prompt" : "while decoding");
+    for (size_t r = 0; run->equal && r < e->n_rows; r++)
+        if (!rows[r].live) td_state_hold(e->state, r, e->written);
     td_state_commit(e->state, run->first_row, run->n_rows, e->written);
     for (size_t r = run->first_row; r < run->first_row + run->n_rows; r++) {
         if (run->batched && !rows[r].live) continue;

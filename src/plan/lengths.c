@@ -1,4 +1,4 @@
-/* plan/lengths.c - how long a row may become, how long one run may be, and how rows share one. */
+/* plan/lengths.c - how long a row may become, and how long one run may be. */
 #include "plan/build.h"
 
 enum { DEFAULT_MAX_LENGTH = 2048 };
@@ -117,25 +117,6 @@ static bool takes_single_tokens(const td_plan *plan) {
     return false;
 }
 
-static td_batching find_batching(td_plan_build_ctx *b) {
-    const td_plan *plan = b->plan;
-    const td_plan_session *s = &plan->sessions[plan->decoder];
-    for (size_t k = 0; k < plan->n_states; k++)
-        if (plan->states[k].kind != TD_STATE_SEPARATE && plan->states[k].kind != TD_STATE_COMBINED)
-            return TD_BATCH_APART;
-    if (plan->n_sessions > 1 || !plan->n_states || plan->window.size > 0) return TD_BATCH_APART;
-    int32_t ids = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS);
-    if (ids < 0 || s->signature->inputs[ids].shape.rank != 2 || s->fixed_rows > 0) return TD_BATCH_APART;
-    if (td_plan_input_of_role(s, TD_ROLE_CACHE_POSITION) >= 0 ||
-        td_plan_input_of_role(s, TD_ROLE_PAST_SEQUENCE_LENGTH) >= 0 ||
-        td_plan_input_of_role(s, TD_ROLE_CURRENT_SEQUENCE_LENGTH) >= 0)
-        return TD_BATCH_APART;
-    bool mask = td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0;
-    if (td_plan_all_gqa(b, plan->decoder))
-        return mask || td_plan_input_of_role(s, TD_ROLE_SEQLENS_K) >= 0 ? TD_BATCH_LENGTHS : TD_BATCH_APART;
-    return mask && plan->has_positions ? TD_BATCH_MASK : TD_BATCH_APART;
-}
-
 void td_plan_find_lengths(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     find_static_capacity(plan);
@@ -150,8 +131,4 @@ void td_plan_find_lengths(td_plan_build_ctx *b) {
                             (long long)plan->prefill_chunk);
         plan->prefill_chunk = 1;
     }
-}
-
-void td_plan_find_batching(td_plan_build_ctx *b) {
-    if (b->plan->decoder >= 0 && !b->plan->transducer.present) b->plan->batching = find_batching(b);
 }

@@ -132,6 +132,7 @@ typedef enum td_batching {
     TD_BATCH_APART,   /* they do not: one run per row */
     TD_BATCH_LENGTHS, /* the graph takes a length per row (GroupQueryAttention): caches are dense per row */
     TD_BATCH_MASK,    /* mask and positions say which columns of the common cache are a row's */
+    TD_BATCH_EQUAL,   /* only rows of equal length, which need no padding */
 } td_batching;
 
 /* A prompt that goes in as windows of fixed length. */
@@ -230,6 +231,8 @@ int32_t td_plan_output_index(const td_plan_session *session, td_str name);
 /* The role of an input; TD_ROLE_NONE. */
 static inline td_role td_plan_role(const td_plan_session *session, size_t input) { return session->roles[input]; }
 int32_t td_plan_input_of_role(const td_plan_session *session, td_role role); /* -1: none */
+
+bool td_plan_runs_in_decode(const td_plan *plan, int32_t session); /* in some step of a later token */
 
 /* Writes "steps", "wires", "roles", "state", "positions", "feeds" as one object. */
 void td_plan_write_json(const td_plan *plan, td_json_writer *w);

@@ -280,6 +280,7 @@ static const char *batching_text(td_batching batching) {
     case TD_BATCH_APART: return "rows run apart";
     case TD_BATCH_LENGTHS: return "rows share a run, each with its length";
     case TD_BATCH_MASK: return "rows share a run, told apart by the mask";
+    case TD_BATCH_EQUAL: return "rows of equal length share a run";
     }
     return "";
 }

@@ -192,12 +192,12 @@ const td_onnx_tensor *td_plan_initializer(const td_onnx_graph *graph, td_str nam
 
 bool td_plan_all_gqa(const td_plan_build_ctx *b, int32_t session) {
     enum { PAST_KEY = 3, PAST_VALUE = 4 };
+    const td_plan_session *s = &b->plan->sessions[session];
     bool any = false;
-    for (size_t k = 0; k < b->plan->n_states; k++) {
-        const td_state_tensor *state = &b->plan->states[k];
-        if (state->session != session) continue;
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        if (s->feeds[i].kind != TD_FEED_STATE || b->plan->states[s->feeds[i].index].kind == TD_STATE_CROSS) continue;
         const td_uses *uses = &b->uses[session];
-        for (int32_t u = uses->first[state->input]; u >= 0; u = uses->items[u].next) {
+        for (int32_t u = uses->first[i]; u >= 0; u = uses->items[u].next) {
             const td_use *use = &uses->items[u];
             if (!td_use_is(use, "com.microsoft", "GroupQueryAttention")) return false;
             if (use->slot != PAST_KEY && use->slot != PAST_VALUE) return false;

@@ -292,7 +292,7 @@ void td_state_align(td_state *state, const int64_t *lengths) {
 }
 
 /* A cross cache is a run of one row's: what fills it has that row's own length. */
-static void cross_view(const td_state *state, size_t k, size_t row, td_tensor *out) {
+static void cross_view(const td_state *state, size_t k, size_t row, size_t n_rows, td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
     const td_value *value = &state->cross[k * state->n_rows + row];
     if (value->kind == TD_VALUE_TENSOR) {
@@ -301,7 +301,7 @@ static void cross_view(const td_state *state, size_t k, size_t row, td_tensor *o
     }
     td_shape shape = s->shape;
     for (int i = 0; i < shape.rank; i++)
-        if (shape.dims[i] < 0) shape.dims[i] = i == s->batch_axis ? 1 : 0;
+        if (shape.dims[i] < 0) shape.dims[i] = i == s->batch_axis ? (int64_t)n_rows : 0;
     td_tensor_view(out, s->dtype, &shape, state->rows); /* no elements: any address will do */
 }
 
@@ -309,7 +309,7 @@ void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_r
                    td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
     if (s->kind == TD_STATE_CROSS) {
-        cross_view(state, k, first_row, out);
+        cross_view(state, k, first_row, n_rows, out);
         return;
     }
     row_view(state, k, state->tensors[k].data, first_row, n_rows, out);
@@ -338,6 +338,16 @@ void td_state_commit(td_state *state, size_t first_row, size_t n_rows, const boo
         }
         row_view(state, k, state->nexts[k]->data, first_row, n_rows, &from);
         row_view(state, k, state->buffers[k]->data, first_row, n_rows, &to);
+        td_tensor_copy(&to, &from);
+    }
+}
+
+void td_state_hold(td_state *state, size_t row, const bool *written) {
+    for (size_t k = 0; k < state->plan->n_states; k++) {
+        td_tensor from, to;
+        if (!written[k] || !state->nexts[k]) continue;
+        row_view(state, k, state->buffers[k]->data, row, 1, &from);
+        row_view(state, k, state->nexts[k]->data, row, 1, &to);
         td_tensor_copy(&to, &from);
     }
 }

@@ -72,6 +72,9 @@ void td_state_present(const td_state *state, size_t tensor, size_t first_row, si
  * run gave. */
 void td_state_commit(td_state *state, size_t first_row, size_t n_rows, const bool *written);
 
+/* Before such a commit: the row keeps what it had. */
+void td_state_hold(td_state *state, size_t row, const bool *written);
+
 int64_t td_state_bytes(const td_state *state);
 
 #endif

@@ -6,6 +6,7 @@ append    a prompt in two parts gives what it gives in one
 rewind    after going on and back, a row gives what a fresh one gives
 fork      a copy goes on as the original would have, whatever the original does meanwhile
 batch     rows of unequal length give what each gives alone
+equal     so do rows of equal length, one of which ends before the others, and rows with tensors of their own
 The expected side of each comparison is the fixture's own golden (ONNX Runtime, NumPy, transformers)."""
 import fnmatch
 import json
@@ -138,6 +139,44 @@ def test_batch():
                 assert "expected one row" in str(refused), refused
                 return False
             testing.equal(got["tokens"], [want, alone["tokens"][0], want])
+    every(check)
+
+
+def in_rows(name, tensors):
+    """The tensors of two rows as one file each, and those of the second row alone: half of what the first one's are."""
+    import numpy as np
+    both, second = {}, {}
+    for key, path in tensors.items():
+        x = np.load(path)
+        y = (x * 0.5).astype(x.dtype) if x.dtype.kind == "f" else x
+        both[key] = path.replace(".npy", ".both.npy")
+        second[key] = path.replace(".npy", ".second.npy")
+        np.save(both[key], np.concatenate([x, y]))
+        np.save(second[key], y)
+    return both, second
+
+
+def test_equal():
+    def check(name, folder, prompt, tensors, options, want):
+        import numpy as np
+        if name in WHOLE_RUN_ONLY or any(np.load(path).shape[:1] != (1,) for path in tensors.values()):
+            return False
+        options = dict(options, max_new_tokens=len(want))
+        both, second = in_rows(name, tensors)
+        other = prompt if tensors else prompt[::-1]
+        with drive.Drive(folder, "--quiet") as d:
+            try:
+                alone = d.ask(op="generate", prompts=[other], options=options, tensors=second)["tokens"][0]
+                got = d.ask(op="generate", prompts=[prompt, other], options=options, tensors=both)
+                testing.equal(got["tokens"], [want, alone])
+                if tensors or alone[1] in want:
+                    return True
+                ends = dict(options, eos=[alone[1]])
+                got = d.ask(op="generate", prompts=[prompt, other, prompt], options=ends)
+                testing.equal(got["tokens"], [want, alone[: alone.index(alone[1]) + 1], want])
+            except drive.Refused as refused:
+                assert "expected one row" in str(refused) or "no dimension for rows" in str(refused), refused
+                return False
     every(check)
 
 
