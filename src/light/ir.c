@@ -197,3 +197,52 @@ void td_value_describe(const td_value *value, char *out, size_t out_bytes) {
 }
 
 bool td_graph_has_native(td_str domain, td_str name) { return td_op_find(domain, name, INT64_MAX) != NULL; }
+
+/* --- what a node does, as bytes */
+
+static void append_str(td_buf *key, td_str s) {
+    td_buf_append(key, &s.n, sizeof s.n);
+    td_buf_str(key, s);
+}
+
+static void append_tensor(td_buf *key, const td_onnx_tensor *t) {
+    int64_t head[3] = {t->dtype, t->rank, (int64_t)t->data_bytes};
+    td_buf_append(key, head, sizeof head);
+    td_buf_append(key, t->dims, (size_t)t->rank * sizeof *t->dims);
+    td_buf_append(key, &t->data, sizeof t->data); /* by place: contents would have to be read */
+}
+
+/* false: an attribute that is not compared (graphs, types, sparse tensors). */
+static bool append_attr(td_buf *key, const td_onnx_attr *a) {
+    int32_t type = (int32_t)a->type;
+    append_str(key, a->name);
+    td_buf_append(key, &type, sizeof type);
+    switch (a->type) {
+    case TD_ONNX_ATTR_FLOAT: td_buf_append(key, &a->f, sizeof a->f); return true;
+    case TD_ONNX_ATTR_INT: td_buf_append(key, &a->i, sizeof a->i); return true;
+    case TD_ONNX_ATTR_STRING: append_str(key, a->s); return true;
+    case TD_ONNX_ATTR_TENSOR: append_tensor(key, a->t); return true;
+    case TD_ONNX_ATTR_FLOATS:
+        td_buf_append(key, &a->n, sizeof a->n);
+        td_buf_append(key, a->floats, a->n * sizeof *a->floats);
+        return true;
+    case TD_ONNX_ATTR_INTS:
+        td_buf_append(key, &a->n, sizeof a->n);
+        td_buf_append(key, a->ints, a->n * sizeof *a->ints);
+        return true;
+    case TD_ONNX_ATTR_STRINGS:
+        td_buf_append(key, &a->n, sizeof a->n);
+        for (size_t i = 0; i < a->n; i++) append_str(key, a->strings[i]);
+        return true;
+    default: return false;
+    }
+}
+
+bool td_node_append_key(const td_node *node, td_buf *key) {
+    append_str(key, node->domain);
+    append_str(key, node->op_type);
+    td_buf_append(key, &node->opset, sizeof node->opset);
+    for (size_t i = 0; i < node->n_attrs; i++)
+        if (!append_attr(key, &node->attrs[i])) return false;
+    return true;
+}

@@ -107,6 +107,10 @@ treadle_status td_constant_from_node(td_arena *arena, const td_onnx_node *node, 
 /* The inputs that are the op's: what its schema speaks of. */
 static inline size_t td_node_n_op_inputs(const td_node *node) { return node->n_in - node->n_captured; }
 
+/* Op, version and attributes: equal bytes mean equal behaviour. false: an attribute that is not compared (graphs, types, sparse
+ * tensors). */
+bool td_node_append_key(const td_node *node, td_buf *key);
+
 /* Messages. */
 void td_node_describe(const td_node *node, char *out, size_t out_bytes); /* node "x" (Op) */
 

@@ -65,17 +65,72 @@ static bool pack_name(const td_graph *g, const td_node *node, const char *what, 
     return !out->failed;
 }
 
+/* What makes packs equal: what they are called, what the node does, and which constants it reads. false: nothing to compare by,
+ * or no memory (out->failed). */
+static bool sharing_key(const td_graph *g, const td_node *node, const char *what, td_buf *out) {
+    td_buf_text(out, what);
+    td_buf_char(out, '\n');
+    for (size_t i = 0; i < node->n_in; i++) {
+        bool constant = node->in[i] != TD_NO_VALUE && td_graph_is_constant(g, node->in[i]);
+        td_buf_char(out, constant ? 'c' : '-');
+        if (!constant) continue;
+        const td_tensor *t = &td_graph_value(g, node->in[i])->type.tensor;
+        td_buf_append(out, &t->data, sizeof t->data);
+        td_buf_append(out, &t->dtype, sizeof t->dtype);
+        td_buf_append(out, &t->shape.rank, sizeof t->shape.rank);
+        td_buf_append(out, t->shape.dims, (size_t)t->shape.rank * sizeof t->shape.dims[0]);
+    }
+    return td_node_append_key(node, out) && !out->failed;
+}
+
+/* For nodes to come. false: out of memory. */
+static bool share(td_packs *packs, const td_graph *graph, const td_node *node, const char *what, const void *meta,
+                  size_t meta_bytes, const void *data, size_t bytes) {
+    td_buf key = {0};
+    td_shared_pack pack = {.data = data, .bytes = bytes};
+    if (meta_bytes) memcpy(pack.meta, meta, meta_bytes);
+    bool comparable = sharing_key(graph, node, what, &key), ok = !key.failed;
+    if (comparable) {
+        td_str kept = td_arena_str(&packs->keys, td_buf_view(&key));
+        ok = kept.p && td_vec_push(&packs->all, pack) && td_map_set(&packs->shared, kept, packs->all.n - 1);
+    }
+    td_buf_free(&key);
+    return ok;
+}
+
+static const td_shared_pack *find_shared(const td_packs *packs, const td_graph *graph, const td_node *node,
+                                         const char *what, bool *no_memory) {
+    td_buf key = {0};
+    uint64_t at;
+    bool found =
+        packs->all.n && sharing_key(graph, node, what, &key) && td_map_get(&packs->shared, td_buf_view(&key), &at);
+    *no_memory = key.failed;
+    td_buf_free(&key);
+    return found ? &packs->all.items[at] : NULL;
+}
+
 const void *td_packs_find(td_packs *packs, const td_graph *graph, const td_node *node, const char *what, void *meta,
-                          size_t meta_bytes, size_t *bytes) {
+                          size_t meta_bytes, size_t *bytes, bool *no_memory) {
     td_buf name = {0};
     const td_pack_entry *entry = NULL;
-    if (packs->mode != TD_PACKS_READING || meta_bytes > TD_PACK_META_BYTES) return NULL;
+    *no_memory = false;
+    if (meta_bytes > TD_PACK_META_BYTES) return NULL;
+    const td_shared_pack *known = find_shared(packs, graph, node, what, no_memory);
+    if (known) {
+        if (meta_bytes) memcpy(meta, known->meta, meta_bytes);
+        *bytes = known->bytes;
+        return known->data;
+    }
+    if (packs->mode != TD_PACKS_READING || *no_memory) return NULL;
     if (pack_name(graph, node, what, &name)) entry = td_pack_file_find(&packs->file, td_buf_view(&name));
+    else *no_memory = true;
     td_buf_free(&name);
     if (!entry) return NULL;
     if (meta_bytes) memcpy(meta, entry->meta, meta_bytes);
     *bytes = (size_t)entry->bytes;
-    return td_pack_file_data(&packs->file, entry);
+    const void *data = td_pack_file_data(&packs->file, entry);
+    *no_memory = !share(packs, graph, node, what, entry->meta, meta_bytes, data, *bytes);
+    return data;
 }
 
 treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_node *node, const char *what,
@@ -87,7 +142,10 @@ treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_nod
                 ? td_pack_writer_add(&packs->writer, td_buf_view(&name), meta, meta_bytes, bytes, out, NULL)
                 : TREADLE_OUT_OF_MEMORY;
         td_buf_free(&name);
-        if (status == TREADLE_OK) return status;
+        if (status == TREADLE_OK)
+            return share(packs, graph, node, what, meta, meta_bytes, *out, bytes)
+                       ? status
+                       : td_fail_memory(err, "packed weights", 0);
     }
     void *block = td_alloc_aligned(bytes);
     if (!block || !td_vec_push(&packs->blocks, block)) {
@@ -97,7 +155,8 @@ treadle_status td_packs_add(td_packs *packs, const td_graph *graph, const td_nod
     memset(block, 0, bytes);
     packs->bytes += bytes;
     *out = block;
-    return TREADLE_OK;
+    return share(packs, graph, node, what, meta, meta_bytes, block, bytes) ? TREADLE_OK
+                                                                           : td_fail_memory(err, "packed weights", 0);
 }
 
 void td_packs_commit(td_packs *packs) {
@@ -113,6 +172,9 @@ void td_packs_drop(const td_packs *packs) {
 void td_packs_free(td_packs *packs) {
     for (size_t i = 0; i < packs->blocks.n; i++) td_free_aligned(packs->blocks.items[i]);
     td_vec_free(&packs->blocks);
+    td_vec_free(&packs->all);
+    td_map_free(&packs->shared);
+    td_arena_free(&packs->keys);
     if (packs->mode == TD_PACKS_WRITING) td_pack_writer_abort(&packs->writer);
     if (packs->mode == TD_PACKS_READING) td_pack_file_close(&packs->file);
     *packs = (td_packs){0};

@@ -117,7 +117,9 @@ treadle_status td_bad_node(const td_prepare *p, const char *format, ...) {
 bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t meta_bytes, const void **out,
                             size_t *bytes) {
     td_resolver *r = p->build;
-    *out = r->packs ? td_packs_find(r->packs, r->graph, p->node, what, meta, meta_bytes, bytes) : NULL;
+    bool no_memory = false;
+    *out = r->packs ? td_packs_find(r->packs, r->graph, p->node, what, meta, meta_bytes, bytes, &no_memory) : NULL;
+    r->no_memory |= no_memory;
     return *out != NULL;
 }
 

@@ -395,8 +395,8 @@ static bool repeated(parser *s, int depth) {
 }
 
 static bool alternatives(parser *s, int depth) {
-    enum { NONE = UINT32_MAX };
-    uint32_t jumps = NONE; /* to the end, each naming the one before */
+    const uint32_t none = UINT32_MAX;
+    uint32_t jumps = none; /* to the end, each naming the one before */
     for (;;) {
         size_t begin = s->out->program.n;
         while (s->p < s->end && *s->p != '|' && *s->p != ')')
@@ -406,7 +406,7 @@ static bool alternatives(parser *s, int depth) {
         jumps = (uint32_t)s->out->program.n - 1;
         s->out->program.items[begin].y = jumps + 1;
     }
-    while (jumps != NONE) {
+    while (jumps != none) {
         instruction *jump = &s->out->program.items[jumps];
         jumps = jump->x;
         jump->x = (uint32_t)s->out->program.n;
