@@ -167,14 +167,14 @@ static void *run_many(void *arg) {
     return NULL;
 }
 
-TEST(contexts_run_at_once) {
-    td_light *light = open_case("elementwise", &(td_light_options){.n_threads = 2});
+static void run_at_once(const char *name) {
+    td_light *light = open_case(name, &(td_light_options){.n_threads = 2});
     data_set sets[6];
     job jobs[4];
     pthread_t threads[4];
     int n_sets = 0;
     for (int s = 0; s < 6; s++)
-        if (read_set("elementwise", s, light, &sets[n_sets])) n_sets++;
+        if (read_set(name, s, light, &sets[n_sets])) n_sets++;
     for (int i = 0; i < 4; i++) {
         jobs[i] = (job){light, sets, n_sets, false};
         REQUIRE(pthread_create(&threads[i], NULL, run_many, &jobs[i]) == 0);
@@ -185,4 +185,9 @@ TEST(contexts_run_at_once) {
     }
     for (int s = 0; s < n_sets; s++) free_set(&sets[s]);
     td_light_close(light);
+}
+
+TEST(contexts_run_at_once) {
+    run_at_once("elementwise");
+    run_at_once("control_fixed");
 }
