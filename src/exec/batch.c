@@ -20,6 +20,7 @@ static bool are_equal(const td_exec *e, const td_exec_row *rows) {
 /* All rows have run all but one of their tokens, or are idle, and the plan lets them share a run. */
 static bool can_run_together(const td_exec *e, const td_exec_row *rows) {
     if (e->n_rows < 2 || e->plan->batching == TD_BATCH_APART) return false;
+    if (e->plan->rows_per_run > 1 && (int64_t)e->n_rows != e->plan->rows_per_run) return false;
     size_t n_live = 0;
     for (size_t r = 0; r < e->n_rows; r++) {
         const td_state_row *row = &e->state->rows[r];

@@ -74,7 +74,7 @@ static bool alloc_all(td_exec *e) {
     e->all = td_alloc_zero(e->n_rows, sizeof *e->all);
     return e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->released && e->is_joined &&
            e->runs && e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked && e->lengths &&
-           e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e);
+           e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e) && td_exec_copies_init(e);
 }
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err) {
@@ -124,6 +124,7 @@ void td_exec_free(td_exec *e) {
     }
     for (size_t i = 0; e->kept && i < e->n_rows * e->plan->n_wires; i++) td_value_release(&e->kept[i]);
     td_exec_stacks_free(e);
+    td_exec_copies_free(e);
     td_state_free(e->state);
     if (e->first_slot) td_exec_roles_free(e);
     void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,  e->released,

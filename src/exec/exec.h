@@ -101,8 +101,10 @@ typedef struct td_exec {
     td_value *kept;           /* [n_rows, n_wires]: of wires that hold and of once steps; owned */
     td_exec_stack *stacks;    /* [n_states + n_wires]: cross caches, then kept values, of rows that run together */
     const void **stack_parts; /* [n_states + n_wires, n_rows]: what the stacks hold */
-    bool *written;            /* [n_states]: what the run under way has given */
-    int64_t *runs;            /* [n_sessions] */
+    td_value **copies; /* [n_sessions][n_inputs]: of graphs of a fixed number of rows (copies.c); NULL: others; owned */
+    size_t row;        /* first row of the run under way */
+    bool *written;     /* [n_states]: what the run under way has given */
+    int64_t *runs;     /* [n_sessions] */
     struct td_exec_role *role_slots;   /* one per input of every session; see roles.c */
     size_t *first_slot;                /* [n_sessions] */
     int64_t role_tokens, role_columns; /* what they have room for */
@@ -203,6 +205,11 @@ bool td_exec_alloc_nothing(td_exec *exec);
 /* images.c: the session once per image, outputs concatenated. */
 treadle_status td_exec_run_images(td_exec *exec, const td_exec_run *run, const td_plan_step *step, treadle_error *err);
 treadle_status td_exec_call(td_exec *exec, int32_t session, treadle_error *err); /* run.c: one run of the engine */
+
+/* copies.c: the same for a graph of a fixed number of rows, bound for one row or for all of them. */
+treadle_status td_exec_call_copies(td_exec *exec, int32_t session, treadle_error *err);
+bool td_exec_copies_init(td_exec *exec);
+void td_exec_copies_free(td_exec *exec);
 
 /* logits.c */
 treadle_status td_exec_pick(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);

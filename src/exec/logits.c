@@ -8,7 +8,7 @@ static int64_t last_position(const td_exec_run *run) { return run->n - 1 - run->
 
 /* Computes logits of the last position only, where the engine can. */
 treadle_status td_exec_pick(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
-    if (!e->runtime->pick_rows[session]) return TREADLE_OK;
+    if (!e->runtime->pick_rows[session] || e->copies[session]) return TREADLE_OK;
     int64_t wanted = run->n > 1 && !e->keep_all && run->wants_logits ? last_position(run) : -1;
     if (wanted == e->picked_n[session] && (wanted < 0 || run->n_rows == e->picked_rows[session])) return TREADLE_OK;
     for (size_t r = 0; r < run->n_rows; r++) e->picked[r] = wanted;

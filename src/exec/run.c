@@ -2,8 +2,10 @@
 #include "exec/exec.h"
 
 treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
-    treadle_status status = e->runtime->engines[session]->run(e->ctx[session], e->inputs[session], e->outputs[session],
-                                                              e->skip[session], err);
+    treadle_status status = e->copies[session]
+                                ? td_exec_call_copies(e, session, err)
+                                : e->runtime->engines[session]->run(e->ctx[session], e->inputs[session],
+                                                                    e->outputs[session], e->skip[session], err);
     e->ran[session] = e->run_number;
     e->is_joined[session] = false;
     if (status == TREADLE_OK) {
@@ -82,15 +84,27 @@ static void release(td_exec *e, const td_plan_step *step) {
     }
 }
 
+/* The source's prompt; where its graph takes a fixed number of tokens and a mask, padding stands after it. */
+static treadle_status source_run(td_exec *e, td_exec_run *run, int32_t session, treadle_error *err) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    int64_t n = run->rows[run->first_row].n_source;
+    run->source = true;
+    run->start = run->past = run->pad_before = run->pad_after = 0;
+    run->n = run->total = n;
+    if (s->fixed_tokens <= 0 || n == s->fixed_tokens) return TREADLE_OK;
+    if (n > s->fixed_tokens || td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) < 0)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "session \"%.*s\": expected a prompt of %s%lld tokens, found %lld", TD_STR_ARGS(s->name),
+                       n > s->fixed_tokens ? "at most " : "", (long long)s->fixed_tokens, (long long)n);
+    run->n = s->fixed_tokens;
+    run->pad_after = run->n - n;
+    return td_exec_roles_reserve(e, run->n, run->n, err);
+}
+
 static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan_step *step, treadle_error *err) {
     td_exec_run own = *run;
     int32_t session = step->session;
-    if (e->plan->sessions[session].takes_source) {
-        own.source = true;
-        own.n = run->rows[run->first_row].n_source;
-        own.start = own.past = own.pad_before = own.pad_after = 0;
-        own.total = own.n;
-    }
+    if (e->plan->sessions[session].takes_source) TD_TRY(source_run(e, &own, session, err));
     if (step->loop == TD_LOOP_PER_IMAGE) {
         TD_TRY(td_exec_run_images(e, &own, step, err));
     } else {

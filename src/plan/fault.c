@@ -9,14 +9,6 @@ static const char *input_fault(td_plan *plan, const td_plan_session *s, size_t i
     return text ? text : "out of memory";
 }
 
-/* Rows come and go, and each runs by itself where the graphs do not let them share a run. */
-static const char *rows_fault(td_plan *plan, const td_plan_session *s) {
-    const char *text =
-        td_arena_printf(&plan->arena, "session \"%.*s\" takes exactly %lld rows in each run, not one or any number",
-                        TD_STR_ARGS(s->name), (long long)s->fixed_rows);
-    return text ? text : "out of memory";
-}
-
 const char *td_plan_find_fault(td_plan *plan) {
     for (size_t k = 0; k < plan->n_states; k++)
         for (int i = 0; i < plan->states[k].shape.rank; i++)
@@ -25,7 +17,6 @@ const char *td_plan_find_fault(td_plan *plan) {
                 return "a state tensor has more than one free dimension beside the batch";
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_session *s = &plan->sessions[plan->steps[k].session];
-        if (s->fixed_rows > 1) return rows_fault(plan, s);
         for (size_t i = 0; i < s->signature->n_inputs; i++) {
             const char *fault = input_fault(plan, s, i);
             if (fault) return fault;

@@ -200,6 +200,7 @@ typedef struct td_plan {
     bool logits_last_only; /* the graph gives the last position alone */
     int64_t vocab;         /* 0: not declared */
     td_batching batching;
+    int64_t rows_per_run;  /* graphs that decode take exactly this many rows; 0: any number */
     td_position position; /* TD_POSITION_AUTO: the graph takes none */
     bool has_positions;
     td_plan_mrope mrope; /* position MROPE_3D */

@@ -58,7 +58,7 @@ TEST(kinds_of_state_and_batching_are_found) {
         bool positions, last_only;
     } rows[] = {
         {"concat", 4, TD_STATE_SEPARATE, 2, TD_BATCH_MASK, true, false},
-        {"nomask", 4, TD_STATE_SEPARATE, 2, TD_BATCH_APART, false, false},
+        {"nomask", 4, TD_STATE_SEPARATE, 2, TD_BATCH_EQUAL, false, false},
         {"gqa", 4, TD_STATE_SEPARATE, 2, TD_BATCH_LENGTHS, true, false},
         {"last", 4, TD_STATE_SEPARATE, 2, TD_BATCH_MASK, true, true},
         {"combined", 2, TD_STATE_COMBINED, 3, TD_BATCH_MASK, true, false},
