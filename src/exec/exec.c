@@ -271,6 +271,14 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const a
             break;
         }
         td_exec_run run = next_run(e, rows, r, missing, limit);
+        if ((run.pad_before || run.pad_after) && !e->plan->window.masked) {
+            status =
+                td_fail(err, TREADLE_UNSUPPORTED,
+                        "the prompt goes in as windows of %lld ids, %lld are left over, and the graph takes no mask "
+                        "that would tell padding apart",
+                        (long long)run.n, (long long)(missing % run.n));
+            break;
+        }
         status = td_exec_run_steps(e, &run, rows, err);
         if (status == TREADLE_OK && windows) status = note_columns(e, &run, err);
         missing = rows[r].n_ids - td_exec_length(e, r);

@@ -99,10 +99,14 @@ void td_plan_find_transducer(td_plan_build_ctx *b); /* transducer.c */
 void td_plan_wire_transducer(td_plan_build_ctx *b); /* transducer.c */
 void td_plan_fill_cross(td_plan_build_ctx *b);      /* cross.c */
 void td_plan_share_states(td_plan_build_ctx *b);    /* share.c */
-void td_plan_declared_wires(td_plan_build_ctx *b);  /* wire.c */
-void td_plan_check_wires(td_plan_build_ctx *b);     /* wire.c: once the steps are known */
-void td_plan_find_wires(td_plan_build_ctx *b);      /* feed.c */
-void td_plan_promote(td_plan_build_ctx *b);         /* flow.c */
+/* True if the config says that this is a transducer; its declared wires are checked when the joiner is known. */
+bool td_plan_may_be_transducer(const td_plan_build_ctx *b);
+/* Reports declared wires whose ends do not fit, but those to the session `except` (-1: none). */
+void td_plan_check_ends(td_plan_build_ctx *b, int32_t except);
+void td_plan_declared_wires(td_plan_build_ctx *b); /* wire.c */
+void td_plan_check_wires(td_plan_build_ctx *b);    /* wire.c: once the steps are known */
+void td_plan_find_wires(td_plan_build_ctx *b);     /* feed.c */
+void td_plan_promote(td_plan_build_ctx *b);        /* flow.c */
 void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);
 void td_plan_classify(td_plan_build_ctx *b);       /* classify.c: adds the steps of several sessions */
 void td_plan_find_requests(td_plan_build_ctx *b);  /* request.c */

@@ -57,10 +57,14 @@ static void find_window(td_plan_build_ctx *b) {
     const td_config_window *c = &b->config->state.window;
     td_arena *arena = b->messages->arena;
     int64_t fixed = 0;
+    bool masked = false;
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_session *s = &plan->sessions[plan->steps[k].session];
         if (plan->steps[k].when == TD_WHEN_DECODE || plan->steps[k].when == TD_WHEN_ONCE || s->takes_source) continue;
         if (s->fixed_tokens > 1) fixed = s->fixed_tokens;
+        masked |= td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0 ||
+                  td_plan_input_of_role(s, TD_ROLE_SEQLENS_K) >= 0 ||
+                  td_plan_input_of_role(s, TD_ROLE_NONPAD_KV_SEQLEN) >= 0;
     }
     int64_t declared = c->slide_inputs ? c->size : 0;
     if (declared > 0 && fixed > 0 && declared != fixed)
@@ -77,6 +81,7 @@ static void find_window(td_plan_build_ctx *b) {
         return;
     }
     plan->window.size = size;
+    plan->window.masked = masked;
     plan->window.pad_value = c->json ? c->pad_value : TD_MAX(b->config->tokens.pad, 0);
     plan->window.pad_first = c->alignment == TD_ALIGNMENT_RIGHT;
     if (!c->json)

@@ -84,10 +84,13 @@ static bool set_slices(td_plan_build_ctx *b, td_plan_step *step, int32_t grid, b
     return true;
 }
 
-/* The first input that the caller or a wire feeds; one of the medium itself before sizes and masks. */
+/* The first input that the caller or a wire feeds; the medium itself, numbers, before its grids, sizes and masks. */
 static int32_t default_loop_input(const td_plan_session *s) {
-    for (size_t i = 0; i < s->signature->n_inputs; i++)
-        if (s->feeds[i].kind == TD_FEED_REQUEST || s->feeds[i].kind == TD_FEED_WIRE) return (int32_t)i;
+    for (int floats = 1; floats >= 0; floats--)
+        for (size_t i = 0; i < s->signature->n_inputs; i++) {
+            bool fed = s->feeds[i].kind == TD_FEED_REQUEST || s->feeds[i].kind == TD_FEED_WIRE;
+            if (fed && (!floats || td_dtype_kind(s->signature->inputs[i].dtype) == TD_KIND_FLOAT)) return (int32_t)i;
+        }
     return -1;
 }
 
@@ -131,7 +134,7 @@ static void declared_loop(td_plan_build_ctx *b, td_plan_step *step) {
     const td_plan_session *s = &b->plan->sessions[step->session];
     const td_config_step *c = step->config;
     step->loop_input = c->loop_over.n ? td_plan_input_index(s, c->loop_over) : default_loop_input(s);
-    if (c->loop_over.n && step->loop_input < 0) return; /* reported with the steps */
+    if (step->loop_input < 0) step->loop_input = default_loop_input(s); /* a wrong name is reported with the steps */
     if (step->loop_input < 0) {
         fail_step(b, step, "expected an input that the request or a wire feeds, to loop over, found none", (td_str){0});
         return;

@@ -68,7 +68,7 @@ static bool append(td_name_parts *out, size_t *at, td_str w) {
 void td_name_take_apart(td_str name, td_name_parts *out) {
     words ws;
     size_t at = 0;
-    int parts = 0, numbers = 0;
+    int parts = 0, both = 0, numbers = 0;
     bool after_time = false;
     *out = (td_name_parts){.layer = -1};
     if (!cut(name, &ws)) return;
@@ -86,13 +86,13 @@ void td_name_take_apart(td_str name, td_name_parts *out) {
         out->says_state |= is_word(w, state_words);
         if (is_word(w, keys)) out->part = TD_PART_KEY, parts++, w = TD_STR("key");
         else if (is_word(w, values)) out->part = TD_PART_VALUE, parts++, w = TD_STR("value");
-        else if (td_str_is(w, "kv")) out->part = TD_PART_BOTH, parts++;
+        else if (td_str_is(w, "kv")) both++; /* "kv_cache.0.key" is a key */
         else if (is_word(w, crosses)) out->cross = true, w = TD_STR("cross");
         else if (is_word(w, selves)) continue;
         else if (isdigit((unsigned char)w.p[0]) && (numbers++, !read_layer(w, &out->layer))) return;
         if (!append(out, &at, w)) return;
     }
-    if (parts != 1) out->part = TD_PART_OTHER;
+    if (parts != 1) out->part = parts == 0 && both == 1 ? TD_PART_BOTH : TD_PART_OTHER;
     if (numbers != 1) out->layer = -1;
     if (out->part != TD_PART_OTHER && out->layer >= 0) out->says_state = true;
 }

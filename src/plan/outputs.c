@@ -28,19 +28,23 @@ static int32_t logits_by_name(const td_plan_session *s) {
     return found >= 0 && is_float_tensor(&s->signature->outputs[found]) ? found : -1;
 }
 
-/* The only output that is no state, is made of numbers and of two or three dimensions. */
-static int32_t logits_by_elimination(const td_plan *plan, int32_t session) {
-    const td_plan_session *s = &plan->sessions[session];
-    int32_t found = -1;
+/* The only output that is no state, is made of numbers and of two or three dimensions; of several the only one with as many numbers
+ * as there are embeddings. */
+static int32_t logits_by_elimination(const td_plan_build_ctx *b, int32_t session) {
+    const td_plan_session *s = &b->plan->sessions[session];
+    int64_t vocab = td_plan_embedding_rows(s);
+    int32_t found = -1, wide = -1;
+    size_t n = 0, n_wide = 0;
     for (size_t o = 0; o < s->signature->n_outputs; o++) {
         const td_light_port *port = &s->signature->outputs[o];
-        if (s->out_state[o] >= 0 || !is_float_tensor(port) || (port->shape.rank != 2 && port->shape.rank != 3))
-            continue;
-        if (td_plan_output_is_used(plan, session, (int32_t)o, -1)) continue;
-        if (found >= 0) return -1;
+        int rank = port->shape.rank;
+        if (s->out_state[o] >= 0 || !is_float_tensor(port) || (rank != 2 && rank != 3)) continue;
+        if (b->outs[session][o].says_state || td_plan_output_is_used(b->plan, session, (int32_t)o, -1)) continue;
+        n++;
         found = (int32_t)o;
+        if (vocab > 0 && port->shape.dims[rank - 1] == vocab) wide = (int32_t)o, n_wide++;
     }
-    return found;
+    return n == 1 ? found : n_wide == 1 ? wide : -1;
 }
 
 static bool extends(const td_plan_build_ctx *b, const char *preset) {
@@ -103,7 +107,7 @@ void td_plan_find_logits(td_plan_build_ctx *b) {
         if (!s->signature || (plan->transducer.present && (int32_t)i == plan->transducer.joiner)) continue;
         s->logits = logits_by_name(s);
         if (s->logits < 0 && plan->n_sessions == 1 && s->takes_tokens && has_state(plan, 0)) {
-            s->logits = logits_by_elimination(plan, 0);
+            s->logits = logits_by_elimination(b, 0);
             if (s->logits >= 0)
                 td_plan_note(b, 0, "output \"%.*s\" is taken as the logits",
                              TD_STR_ARGS(s->signature->outputs[s->logits].name));
@@ -157,18 +161,21 @@ static void describe_logits(td_plan_build_ctx *b) {
     plan->vocab = TD_MAX(plan->vocab - (int64_t)plan->transducer.n_durations, (int64_t)0);
 }
 
-/* No output is called logits: the last step that follows tokens and has one output left over gives them. */
+/* No output is called logits: the last step that follows tokens and has one output left over gives them, and so does one that runs
+ * in its place. */
 static void logits_of_last_step(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
+    int32_t found = -1;
     for (size_t k = plan->n_steps; k-- > 0;) {
         int32_t session = plan->steps[k].session;
         td_plan_session *s = &plan->sessions[session];
         if (plan->steps[k].when == TD_WHEN_ONCE || (!s->takes_tokens && !(b->follows && b->follows[session]))) continue;
-        s->logits = logits_by_elimination(plan, session);
+        if (found >= 0 && (found == session || td_plan_run_together(plan, found, session))) continue;
+        s->logits = logits_by_elimination(b, session);
         if (s->logits < 0) continue;
+        found = session;
         td_plan_note(b, session, "output \"%.*s\" of \"%.*s\" is taken as the logits",
                      TD_STR_ARGS(s->signature->outputs[s->logits].name), TD_STR_ARGS(s->name));
-        return;
     }
 }
 

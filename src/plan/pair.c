@@ -329,7 +329,8 @@ static void pair_session(td_plan_build_ctx *b, int32_t index) {
         if (!p.in_done[i]) td_plan_report_lonely(b, index, i);
     for (size_t k = first; k < b->plan->n_states; k++) /* caches grow by tokens, whatever the input is called */
         session->takes_tokens |=
-            b->plan->states[k].kind != TD_STATE_RECURRENT && b->plan->states[k].part != TD_PART_OTHER;
+            b->plan->states[k].kind == TD_STATE_COMBINED ||
+            (b->plan->states[k].kind != TD_STATE_RECURRENT && b->plan->states[k].part != TD_PART_OTHER);
 }
 
 /* What is said of the caches, and no cache is like it: worth a word, for the graph decides. */

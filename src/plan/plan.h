@@ -140,6 +140,7 @@ typedef struct td_plan_window {
     int64_t size; /* 0: none */
     int32_t pad_value;
     bool pad_first; /* alignment right: padding stands before the first token; else after the last */
+    bool masked;    /* padding can be told apart: its graph takes a mask or lengths */
 } td_plan_window;
 
 /* Positions of three (or four) dimensions, from the grids of images and videos. */

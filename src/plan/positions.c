@@ -21,6 +21,21 @@ static int32_t find_grid(const td_plan *plan, bool video) {
     return -1;
 }
 
+/* Under another name: the integers [n, 3] that a step of images takes. */
+static int32_t find_grid_by_shape(const td_plan *plan) {
+    for (size_t k = 0; k < plan->n_steps; k++) {
+        const td_plan_session *s = &plan->sessions[plan->steps[k].session];
+        for (size_t i = 0; i < s->signature->n_inputs && plan->steps[k].modality == TD_MODALITY_IMAGE; i++) {
+            const td_light_port *port = &s->signature->inputs[i];
+            td_kind kind = td_dtype_kind(port->dtype);
+            if (s->feeds[i].kind == TD_FEED_REQUEST && (kind == TD_KIND_INT || kind == TD_KIND_UINT) &&
+                port->shape.rank == 2 && port->shape.dims[1] == 3 && !is_grid_name(port->name, true))
+                return s->feeds[i].index;
+        }
+    }
+    return -1;
+}
+
 static bool takes_images(const td_plan *plan) {
     for (size_t k = 0; k < plan->n_steps; k++)
         if (plan->steps[k].modality == TD_MODALITY_IMAGE || plan->steps[k].modality == TD_MODALITY_VIDEO) return true;
@@ -35,6 +50,7 @@ static void find_grids(td_plan_build_ctx *b) {
     bool images = takes_images(plan);
     if (c->grid_source.n) m->image_grid = td_plan_named_request(b, c->grid_source);
     else m->image_grid = find_grid(plan, false);
+    if (m->image_grid < 0) m->image_grid = find_grid_by_shape(plan);
     if (m->image_grid < 0 && images) m->image_grid = td_plan_request_of(b, TD_STR("image_grid_thw"), true);
     m->video_grid = find_grid(plan, true);
     if (m->video_grid < 0 && m->video_token >= 0) m->video_grid = td_plan_request_of(b, TD_STR("video_grid_thw"), true);

@@ -232,15 +232,25 @@ static bool find_parts(search *f) {
     return false;
 }
 
+bool td_plan_may_be_transducer(const td_plan_build_ctx *b) {
+    const td_json *pipeline = td_json_get(b->config->root, "pipeline");
+    return b->config->tokens.blank >= 0 || td_str_is(td_json_string_or(pipeline, "extends", ""), "transducer");
+}
+
+static bool find_all(search *f) {
+    const td_plan *plan = f->b->plan;
+    if (plan->n_sessions < 2 || plan->n_sessions > 16) return false;
+    for (size_t i = 0; i < plan->n_sessions; i++)
+        if (!plan->sessions[i].signature) return false;
+    return find_parts(f);
+}
+
 void td_plan_find_transducer(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
-    search f = {.b = b};
-    const td_json *pipeline = td_json_get(b->config->root, "pipeline");
-    f.hinted = b->config->tokens.blank >= 0 || td_str_is(td_json_string_or(pipeline, "extends", ""), "transducer");
-    if (plan->n_sessions < 2 || plan->n_sessions > 16) return;
-    for (size_t i = 0; i < plan->n_sessions; i++)
-        if (!plan->sessions[i].signature) return;
-    if (!find_parts(&f)) return;
+    search f = {.b = b, .hinted = td_plan_may_be_transducer(b)};
+    bool found = find_all(&f);
+    if (f.hinted) td_plan_check_ends(b, found ? f.t.joiner : -1);
+    if (!found) return;
     if (f.t.joiner != f.t.predictor) assign_joiner(&f);
     find_lengths(&f);
     f.t.frames_axis = find_frames_axis(&plan->sessions[f.t.encoder].signature->outputs[f.t.frames_output],

@@ -209,13 +209,23 @@ void td_plan_declared_wires(td_plan_build_ctx *b) {
         td_plan_end from = td_plan_resolve_end(b, wire->from, wire->from_json, true),
                     to = td_plan_resolve_end(b, wire->to, wire->to_json, false);
         if (from.session < 0 || from.port < 0 || to.session < 0 || to.port < 0) continue;
-        if (!ends_fit(b, wire, from, to) || closes_circle(b, wire, from, to)) continue;
+        bool fits = td_plan_may_be_transducer(b) || ends_fit(b, wire, from, to); /* a joiner's inputs may be reshaped */
+        if (!fits || closes_circle(b, wire, from, to)) continue;
         if (wire_to_state(b, from, to, dropped)) continue;
         td_plan_add_wire(b, from, to, wire->hold, "explicit");
         plan->wires[plan->n_wires - 1].config = wire;
     }
     for (size_t k = 0; k < plan->n_states; k++) any |= dropped[k];
     if (any && !b->out_of_memory) td_plan_compact_states(b, dropped);
+}
+
+void td_plan_check_ends(td_plan_build_ctx *b, int32_t except) {
+    for (size_t i = 0; i < b->plan->n_wires; i++) {
+        const td_plan_wire *w = &b->plan->wires[i];
+        if (w->config && w->to_session != except)
+            ends_fit(b, w->config, (td_plan_end){w->from_session, w->from_output},
+                     (td_plan_end){w->to_session, w->to_input});
+    }
 }
 
 /* The source runs before the target, in the order of the flow. */
