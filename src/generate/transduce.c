@@ -51,6 +51,18 @@ static treadle_status emit(const walk *w, int32_t id, int64_t frame, bool *going
     return *going ? predict(w, err) : TREADLE_OK;
 }
 
+/* The token that a frame gives; -1: every logit is NaN or -infinity. */
+static int64_t best_token(const td_plan_transducer *p, const float *logits, size_t n) {
+    int64_t best = td_argmax(logits, n);
+    if (p->blank_penalty == 0 || best < 0) return best;
+    size_t blank = (size_t)p->blank;
+    int64_t before = td_argmax(logits, blank), after = td_argmax(logits + blank + 1, n - blank - 1);
+    best = before;
+    if (after >= 0 && (best < 0 || logits[blank + 1 + (size_t)after] > logits[best])) best = (int64_t)blank + 1 + after;
+    bool silent = best < 0 || logits[blank] - p->blank_penalty > logits[best];
+    return silent || (logits[blank] - p->blank_penalty == logits[best] && (int64_t)blank < best) ? p->blank : best;
+}
+
 /* Frames to move on after this joint. */
 static int64_t duration_of(const td_plan_transducer *p, const float *logits, int64_t n, bool blank) {
     if (!p->n_durations) return blank;
@@ -74,7 +86,7 @@ static treadle_status walk_frames(const walk *w, int64_t n_frames, treadle_error
         if (n <= (int64_t)p->n_durations + 1 || p->blank >= n - (int64_t)p->n_durations)
             return td_fail(err, TREADLE_RUN, "expected logits for blank (%d) and %zu durations, the joiner gave %lld",
                            p->blank, p->n_durations, (long long)n);
-        int64_t best = td_argmax(logits, (size_t)n - p->n_durations);
+        int64_t best = best_token(p, logits, (size_t)n - p->n_durations);
         if (best < 0) return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN or -infinity");
         int64_t moves = duration_of(p, logits, n, best == p->blank);
         if (best != p->blank) {

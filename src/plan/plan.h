@@ -168,6 +168,7 @@ typedef struct td_plan_transducer {
     int32_t predicted; /* output of the predictor that the joiner takes */
     int32_t logits;    /* output of the joiner */
     int32_t blank;
+    float blank_penalty;      /* taken off the blank's logit before tokens are compared */
     int64_t max_symbols;      /* per frame; 0: no limit */
     const int64_t *durations; /* TDT: the last n_durations logits choose the step; n 0: RNN-T */
     size_t n_durations;
@@ -201,7 +202,7 @@ typedef struct td_plan {
     bool logits_last_only; /* the graph gives the last position alone */
     int64_t vocab;         /* 0: not declared */
     td_batching batching;
-    int64_t rows_per_run;  /* graphs that decode take exactly this many rows; 0: any number */
+    int64_t rows_per_run; /* graphs that decode take exactly this many rows; 0: any number */
     td_position position; /* TD_POSITION_AUTO: the graph takes none */
     bool has_positions;
     td_plan_mrope mrope; /* position MROPE_3D */

@@ -200,6 +200,7 @@ static void find_numbers(search *f) {
     f->t.durations = durations;
     f->t.n_durations = c->generation.n_durations;
     f->t.max_symbols = TD_MAX(c->generation.max_symbols_per_step, (int64_t)0);
+    f->t.blank_penalty = (float)c->generation.blank_penalty;
     f->t.blank = c->tokens.blank;
     int64_t last = shape->rank > 0 ? shape->dims[shape->rank - 1] - (int64_t)f->t.n_durations - 1 : -1;
     if (f->t.blank >= 0) return;
