@@ -24,6 +24,25 @@ static bool make_port(const td_onnx_value_info *info, bool optional, td_light_po
     return true;
 }
 
+/* What no run could do without: a name that is an input's alone, and a type. */
+static treadle_status check_inputs(const td_onnx_graph *graph, treadle_error *err) {
+    td_map names = {0};
+    treadle_status status = TREADLE_OK;
+    for (size_t i = 0; status == TREADLE_OK && i < graph->n_inputs; i++) {
+        const td_onnx_value_info *info = &graph->inputs[i];
+        const td_onnx_type *type = &info->type;
+        while ((type->kind == TD_ONNX_TYPE_OPTIONAL || type->kind == TD_ONNX_TYPE_SEQUENCE) && type->elem)
+            type = type->elem;
+        if (td_map_get(&names, info->name, NULL))
+            status = td_fail(err, TREADLE_FORMAT, "the graph has two inputs \"%.*s\"", TD_STR_ARGS(info->name));
+        else if (type->kind == TD_ONNX_TYPE_TENSOR && type->dtype == TD_UNDEFINED)
+            status = td_fail(err, TREADLE_FORMAT, "input \"%.*s\" has no element type", TD_STR_ARGS(info->name));
+        else if (!td_map_set(&names, info->name, i)) status = td_fail_memory(err, "a graph's signature", 0);
+    }
+    td_map_free(&names);
+    return status;
+}
+
 static treadle_status make_ports(td_signature *s, treadle_error *err) {
     const td_onnx_graph *graph = &s->model->graph;
     td_light_port *inputs = TD_ARENA_ARRAY(&s->arena, td_light_port, graph->n_inputs);
@@ -34,6 +53,7 @@ static treadle_status make_ports(td_signature *s, treadle_error *err) {
     for (size_t i = 0; ok && i < graph->n_initializers; i++)
         ok = td_map_set(&constants, graph->initializers[i].name, i);
     if (!ok) status = td_fail_memory(err, "a graph's signature", 0);
+    if (status == TREADLE_OK) status = check_inputs(graph, err);
     for (size_t i = 0; status == TREADLE_OK && i < graph->n_inputs; i++) {
         bool has_default = td_map_get(&constants, graph->inputs[i].name, NULL);
         if (has_default && s->model->ir_version < 4) continue; /* there every initializer is listed as an input */

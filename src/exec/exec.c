@@ -306,6 +306,7 @@ static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *er
 }
 
 treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
+    e->cancel = cancel;
     if (e->runtime->hook) return td_exec_hook_forward(e, rows, cancel, err);
     TD_TRY(make_room(e, rows, err));
     bool done = false;

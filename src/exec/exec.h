@@ -116,7 +116,8 @@ typedef struct td_exec {
     int64_t *lengths;                  /* [n_rows], scratch */
     td_floats *all;                    /* [n_rows]: logits of all positions, appended when keep_all */
     bool keep_all;
-    bool keep_outputs; /* no output is skipped */
+    bool keep_outputs;         /* no output is skipped */
+    const atomic_bool *cancel; /* ends runs of sessions, where the engine can; NULL: nothing does */
 } td_exec;
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err);
@@ -128,7 +129,7 @@ treadle_status td_exec_clone(const td_exec *exec, td_exec **out, treadle_error *
 treadle_status td_exec_reserve(td_exec *exec, int64_t tokens, treadle_error *err);
 
 /* Runs what each live row has beyond what was run, one token at least. cancel may be NULL; when it becomes true the call ends
- * between chunks with TREADLE_CANCELLED. After a failure rows are where they were before the chunk that failed. */
+ * with TREADLE_CANCELLED: between chunks, and inside a session's run where the engine can. After a failure rows are where they were before the chunk that failed. */
 treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err);
 
 /* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the row's last

@@ -53,8 +53,11 @@ static treadle_status count_images(const td_exec *e, const td_exec_run *run, con
     int64_t total = 0;
     for (int64_t i = 0; i < *n; i++) {
         int64_t rows = grid_rows(*grid, i);
-        if (rows < 0 || TD_ADD_OVERFLOWS(total, rows, &total)) total = -1;
-        if (total < 0) break;
+        if (rows < 0 || TD_ADD_OVERFLOWS(total, rows, &total))
+            return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                           "row %lld of \"%.*s\" counts no patches: expected sizes from 0 on whose products add up to "
+                           "the %lld rows of the patches",
+                           (long long)i, TD_STR_ARGS(name->name), (long long)looped->shape.dims[0]);
     }
     if (step->slices[step->loop_input] != TD_SLICE_ROWS || total == looped->shape.dims[0]) return TREADLE_OK;
     return td_fail(err, TREADLE_INVALID_ARGUMENT, "the grids of \"%.*s\" stand for %lld patches, but \"%.*s\" has %lld",

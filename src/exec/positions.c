@@ -7,6 +7,8 @@
 #include "exec/exec.h"
 #include "tensor/half.h"
 
+enum { MAX_TIME = 1 << 24 }; /* positions of one video: as many as float32 rotary tables tell apart */
+
 typedef struct grids {      /* of one modality, in order */
     const td_tensor *sizes; /* [n, 3]; NULL: none */
     int64_t used, frames_used;
@@ -49,15 +51,18 @@ static int64_t place_grid(td_exec *e, td_exec_line *line, const td_exec_row *row
                           treadle_error *err) {
     int64_t merge = TD_MAX(e->plan->mrope.merge_size, (int64_t)1);
     if (!g->sizes || g->used >= g->sizes->shape.dims[0]) {
-        td_fail(err, TREADLE_INVALID_ARGUMENT,
-                "the prompt has placeholders for more %ss than \"%.*s\" has grids (%lld)", g->word,
-                TD_STR_ARGS(g->name), (long long)(g->sizes ? g->sizes->shape.dims[0] : 0));
+        td_fail(
+            err, TREADLE_INVALID_ARGUMENT,
+            "the prompt has %lld placeholders left over: \"%.*s\" has grids of %lld %ss, which the ones before took",
+            (long long)run, TD_STR_ARGS(g->name), (long long)(g->sizes ? g->sizes->shape.dims[0] : 0), g->word);
         return -1;
     }
     int64_t t = grid_at(g->sizes, g->used, 0), h = grid_at(g->sizes, g->used, 1), w = grid_at(g->sizes, g->used, 2);
     if (t < 1 || h < merge || w < merge || t > 65536 || h > 65536 || w > 65536) {
-        td_fail(err, TREADLE_INVALID_ARGUMENT, "row %lld of \"%.*s\" is %lld x %lld x %lld: no grid of patches",
-                (long long)g->used, TD_STR_ARGS(g->name), (long long)t, (long long)h, (long long)w);
+        td_fail(err, TREADLE_INVALID_ARGUMENT,
+                "row %lld of \"%.*s\" is %lld x %lld x %lld: no grid of patches (time from 1 on, height and width from "
+                "%lld on, the merge_size, each at most 65536)",
+                (long long)g->used, TD_STR_ARGS(g->name), (long long)t, (long long)h, (long long)w, (long long)merge);
         return -1;
     }
     h /= merge;
@@ -72,6 +77,14 @@ static int64_t place_grid(td_exec *e, td_exec_line *line, const td_exec_row *row
     }
     int64_t start = next_position(line), next = start + TD_MAX(h, w);
     double step = video && !by_frame ? frame_step(e, row, g->used) : 1;
+    if (!(step >= 0 && step * (double)frames <= MAX_TIME)) {
+        td_fail(
+            err, TREADLE_INVALID_ARGUMENT,
+            "video %lld has %g positions from frame to frame (tokens_per_second times its seconds per grid): expected 0 to "
+            "%d for its %lld frames",
+            (long long)g->used, step, MAX_TIME, (long long)frames);
+        return -1;
+    }
     for (int64_t f = 0; f < frames; f++)
         for (int64_t y = 0; y < h; y++)
             for (int64_t x = 0; x < w; x++)

@@ -2,10 +2,11 @@
 #include "exec/exec.h"
 
 treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
-    treadle_status status = e->copies[session]
-                                ? td_exec_call_copies(e, session, err)
-                                : e->runtime->engines[session]->run(e->ctx[session], e->inputs[session],
-                                                                    e->outputs[session], e->skip[session], err);
+    const td_engine *engine = e->runtime->engines[session];
+    if (engine->watch) engine->watch(e->ctx[session], e->cancel);
+    treadle_status status = e->copies[session] ? td_exec_call_copies(e, session, err)
+                                               : engine->run(e->ctx[session], e->inputs[session], e->outputs[session],
+                                                             e->skip[session], err);
     e->ran[session] = e->run_number;
     e->is_joined[session] = false;
     if (status == TREADLE_OK) {

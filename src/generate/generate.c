@@ -25,6 +25,26 @@ void td_generation_turn(td_generation *g, size_t r, int64_t wanted) {
     if (at > 0 && run > 0 && (run >= at) != (wanted >= at)) td_exec_truncate(g->exec, r, 0);
 }
 
+static bool is_placeholder(const td_generation *g, int32_t id) {
+    const td_plan *plan = g->runtime->plan;
+    for (int m = 0; m < TD_MODALITY_NONE; m++)
+        if (plan->placeholders[m] >= 0 && plan->placeholders[m] == id) return true;
+    return false;
+}
+
+/* A rewind may leave the last token to be run again. What stood for a feature of an image cannot be: its tensors were of the prompt. */
+static treadle_status check_again(const td_generation *g, size_t r, int64_t from, treadle_error *err) {
+    const td_timeline *t = &g->timelines[r];
+    if (t->fresh || !t->had_requests) return TREADLE_OK;
+    for (int64_t i = from; i < t->first_new; i++)
+        if (is_placeholder(g, t->ids[i]))
+            return td_fail(err, TREADLE_UNSUPPORTED,
+                           "token %lld of row %zu (id %d) would have to be run again, but what it stands for came with "
+                           "its prompt and is gone. Rewind to before such tokens and append them with their tensors",
+                           (long long)i, r, t->ids[i]);
+    return TREADLE_OK;
+}
+
 /* Runs what rows lack: those that have no logits and go on, or all. Counts and times it as prompt or step. */
 static treadle_status forward(td_generation *g, bool ended_too, treadle_error *err) {
     int64_t tokens = 0, most = 0;
@@ -35,6 +55,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
         if (!g->rows[r].live) continue;
         td_generation_turn(g, r, t->n);
         if (td_exec_length(g->exec, r) >= t->n) td_exec_truncate(g->exec, r, t->n - 1);
+        TD_TRY(check_again(g, r, td_exec_length(g->exec, r), err));
         int64_t missing = t->n - td_exec_length(g->exec, r);
         tokens += missing;
         most = TD_MAX(most, missing);
@@ -137,6 +158,13 @@ static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, vo
     return TREADLE_OK;
 }
 
+/* After a rewind to 0. */
+static bool all_empty(const td_generation *g) {
+    for (size_t r = 0; r < g->n_rows; r++)
+        if (g->timelines[r].n) return false;
+    return true;
+}
+
 treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                  treadle_error *err) {
     const char *cannot = g->runtime->plan->cannot_run;
@@ -146,6 +174,8 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     if (g->options.beam.num_beams > 1) return td_generation_beam(g, max_new_tokens, sink, ctx, err);
     int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
+    if (all_empty(g))
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run: no row has a token");
     bool going = begin_run(g, limit);
     treadle_status status = TREADLE_OK;
     uint64_t begin = td_time_ns(), prefill = g->prefill_ns, decode = g->decode_ns;

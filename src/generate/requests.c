@@ -39,6 +39,14 @@ static treadle_status check_shape(const td_light_port *port, const td_tensor *t,
                    TD_STR_ARGS(port->name), td_shape_text(&port->shape, wanted), td_shape_text(&t->shape, given));
 }
 
+/* What no graph takes is read here: sizes, grids, seconds. */
+static treadle_status check_numbers(const td_tensor *t, td_str name, treadle_error *err) {
+    td_kind kind = td_dtype_kind(t->dtype);
+    if (kind == TD_KIND_INT || kind == TD_KIND_UINT || kind == TD_KIND_FLOAT) return TREADLE_OK;
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected numbers, found %s", TD_STR_ARGS(name),
+                   td_dtype_name(t->dtype));
+}
+
 /* A dense copy with the graph's element type; numbers are converted within floating-point types and within integers. */
 static treadle_status copy_as(const td_tensor *from, td_dtype dtype, td_str name, td_value *out, treadle_error *err) {
     td_value same = {.kind = TD_VALUE_TENSOR, .tensor = *from};
@@ -73,6 +81,7 @@ treadle_status td_generation_set_tensor(td_generation *g, const char *name, cons
     const td_light_port *port = port_of(plan, i);
     td_value copy;
     if (port) TD_TRY(check_shape(port, tensor, err));
+    else TD_TRY(check_numbers(tensor, plan->requests[i].name, err));
     TD_TRY(copy_as(tensor, port ? port->dtype : tensor->dtype, plan->requests[i].name, &copy, err));
     td_value_release(&g->staged[i]);
     g->staged[i] = copy;
@@ -173,7 +182,17 @@ static treadle_status deal(td_generation *g, size_t i, const int64_t *images, si
     int64_t first = 0, first_image = 0, dim0 = whole->tensor.shape.rank > 0 ? whole->tensor.shape.dims[0] : -1,
             total = 0;
     for (size_t r = 0; r < n_rows; r++) total += kind == TO_ROW ? 1 : images[r];
+    if (kind != TO_ROW && dim0 != 0 && !g->images_per_row && g->options.image_token < 0)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "tensor \"%.*s\" (%lld in dimension 0) does not say which of the %zu rows its images belong to: "
+                       "expected images per row, or tokens.image_token in the config",
+                       TD_STR_ARGS(plan->requests[i].name), (long long)dim0, n_rows);
     if (kind == TO_PATCHES) total = grid ? patches(grid, 0, total) : -1;
+    if (total < 0)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                       "tensor \"%.*s\": expected a grid [images, 3] of sizes from 0 on that counts its %lld patches, "
+                       "found none",
+                       TD_STR_ARGS(plan->requests[i].name), (long long)dim0);
     if (dim0 != total)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected %lld %s for the %zu rows, found %lld",
                        TD_STR_ARGS(plan->requests[i].name), (long long)total,
@@ -192,7 +211,7 @@ static treadle_status deal(td_generation *g, size_t i, const int64_t *images, si
 
 static treadle_status deal_all(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
     size_t n = g->runtime->plan->n_requests;
-    if (n_rows == 1) {
+    if (n_rows == 1 && !g->images_per_row) {
         for (size_t i = 0; i < n; i++) {
             g->row_requests[i] = g->requests[i];
             g->row_requests[i].tensor.buffer = NULL;

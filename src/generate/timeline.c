@@ -59,6 +59,7 @@ static treadle_status make_rows(td_generation *g, size_t n_rows, treadle_error *
     }
     for (size_t r = 0; r < n_rows; r++) td_rng_seed(&timelines[r].rng, g->options.seed, r);
     g->exec->keep_all = g->options.prompt_logits;
+    g->exec->cancel = &g->cancel;
     g->timelines = timelines;
     g->rows = rows;
     g->n_rows = n_rows;
@@ -175,6 +176,9 @@ treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, s
         treadle_ids part = timeline_part(g, rows, r);
         if (part.n || takes_no_tokens(g->runtime->plan)) extend(g, r, part, fresh);
     }
+    td_free(g->images_per_row); /* was of this append */
+    g->images_per_row = NULL;
+    g->n_images_per_row = 0;
     g->fresh = true;
     return TREADLE_OK;
 }
@@ -262,6 +266,7 @@ treadle_status td_generation_fork(const td_generation *from, td_generation **out
         if (status == TREADLE_OK) {
             td_exec_free(g->exec);
             g->exec = exec;
+            g->exec->cancel = &g->cancel;
         }
     }
     if (status == TREADLE_OK && from->row_requests) {

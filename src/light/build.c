@@ -489,6 +489,11 @@ static treadle_status add_inputs(scope *s) {
                         TD_STR_ARGS(info->name));
             goto cleanup;
         }
+        if (v->type.kind == TD_VALUE_TENSOR && v->type.tensor.dtype == TD_UNDEFINED) {
+            status =
+                td_fail(s->err, TREADLE_FORMAT, "graph input \"%.*s\" has no element type", TD_STR_ARGS(info->name));
+            goto cleanup;
+        }
         if (no_room) {
             status = no_memory(s);
             goto cleanup;

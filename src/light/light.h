@@ -6,6 +6,8 @@
 #ifndef TD_LIGHT_LIGHT_H
 #define TD_LIGHT_LIGHT_H
 
+#include <stdatomic.h>
+
 #include "onnx/model.h"
 #include "tensor/value.h"
 
@@ -70,6 +72,9 @@ void td_light_ctx_free(td_light_ctx *ctx);
  * skip[i] (skip may be NULL): the caller does not want output i; nodes that only serve skipped outputs need not run. */
 treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
                             treadle_error *err);
+
+/* From now on a run ends with TREADLE_CANCELLED, between two nodes or iterations, once *cancel is true. NULL (as at first): never. */
+void td_light_watch(td_light_ctx *ctx, const atomic_bool *cancel);
 
 /* Logits of few positions: if output `index` [batch, seq, ...] is made by row-wise ops (norm, matmul with constant weights, ...),
  * td_light_can_pick_rows says so, and a run after td_light_pick_rows(ctx, positions[batch][n], n) computes only these

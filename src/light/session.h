@@ -135,8 +135,9 @@ struct td_body_run {
 
 struct td_light_ctx {
     const td_light *light;
-    td_light_ctx *outermost; /* of a body's ctx; else itself */
-    uint64_t n_steps;        /* outermost: of bodies, in this run */
+    td_light_ctx *outermost;   /* of a body's ctx; else itself */
+    uint64_t n_steps;          /* outermost: of bodies, in this run */
+    const atomic_bool *cancel; /* outermost: ends the run; may be NULL */
     td_arena arena;
     td_value *values; /* by id */
     td_place *places;
@@ -169,6 +170,7 @@ treadle_status td_program_plan(td_light_ctx *ctx, td_program *program, treadle_e
 void td_ctx_release(td_light_ctx *ctx);
 treadle_status td_ctx_plan(td_light_ctx *ctx, treadle_error *err);
 treadle_status td_ctx_steps(td_light_ctx *ctx, treadle_error *err);
+bool td_ctx_cancelled(const td_light_ctx *ctx); /* td_light_watch */
 
 /* Gives output `k` of the current step memory for its dtype and shape (run_memory.c). */
 treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_error *err);

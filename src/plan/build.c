@@ -93,7 +93,7 @@ static const char *find_why_not(const td_plan *plan) {
         return "the model gives scores or vectors, not tokens";
     if (plan->pooling.present) return "the model gives vectors, not tokens";
     if (plan->decoder < 0) return "no session has logits: there are no tokens to generate";
-    if (plan->logits_rank != 2 && plan->logits_rank != 3 && !plan->transducer.present)
+    if (plan->logits_rank >= 0 && plan->logits_rank != 2 && plan->logits_rank != 3 && !plan->transducer.present)
         return "the logits have neither two nor three dimensions";
     if (td_dtype_kind(plan->logits_dtype) != TD_KIND_FLOAT) return "the logits are no floating-point numbers";
     return NULL;

@@ -198,7 +198,7 @@ typedef struct td_plan {
     int32_t
         decoder; /* the first session with logits; -1: none. A step that runs later may have logits too (prompt and decode graphs) */
     td_dtype logits_dtype;
-    int logits_rank;       /* 2: [batch, vocab], 3: [batch, positions, vocab] */
+    int logits_rank;       /* 2: [batch, vocab], 3: [batch, positions, vocab], -1: not declared, a run will tell */
     bool logits_last_only; /* the graph gives the last position alone */
     int64_t vocab;         /* 0: not declared */
     td_batching batching;
