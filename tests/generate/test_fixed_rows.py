@@ -1,6 +1,5 @@
-""
-    "Graphs that take exactly F rows in each run: fewer rows, as many, and more than that; caches that grow and recurrent state.
-    NumPy says what each row gives; for the folders of test/models, ONNX Runtime runs the graphs in a beam search written here."""
+"""Graphs that take exactly F rows in each run: fewer rows, as many, and more than that; caches that grow and recurrent state.
+NumPy says what each row gives; for the folders of test/models, ONNX Runtime runs the graphs in a beam search written here."""
 import os
 import tarfile
 
