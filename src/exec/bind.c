@@ -98,6 +98,7 @@ static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t ses
 treadle_status td_exec_bind(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
     const td_plan_session *s = &e->plan->sessions[session];
     e->row = run->first_row;
+    TD_TRY(td_exec_roles_prepare(e, run, session, err));
     for (size_t i = 0; i < s->signature->n_inputs; i++) TD_TRY(bind_input(e, run, session, i, err));
     for (size_t o = 0; o < s->signature->n_outputs; o++) {
         td_value *value = &e->outputs[session][o];

@@ -223,6 +223,8 @@ treadle_status td_exec_place_tokens(td_exec *exec, size_t row, const td_exec_row
 /* roles.c: fills the buffer of a role input and points value at it. */
 treadle_status td_exec_roles_init(td_exec *exec, treadle_error *err);
 treadle_status td_exec_roles_reserve(td_exec *exec, int64_t tokens, int64_t columns, treadle_error *err);
+/* Before a session is bound: room for what only the run tells, the length of a source that is no prompt. */
+treadle_status td_exec_roles_prepare(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
 void td_exec_fill_role(td_exec *exec, const td_exec_run *run, int32_t session, size_t input, td_value *value);
 void td_exec_roles_free(td_exec *exec);
 void td_exec_roles_forget(td_exec *exec); /* the mask buffers no longer hold what the last run left there */

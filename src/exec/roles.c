@@ -237,14 +237,17 @@ static int64_t source_length(const td_exec *e, const td_exec_run *run, int32_t s
     return 0;
 }
 
+treadle_status td_exec_roles_prepare(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
+    if (td_plan_input_of_role(&e->plan->sessions[session], TD_ROLE_ENCODER_ATTENTION_MASK) < 0) return TREADLE_OK;
+    return td_exec_roles_reserve(e, e->role_tokens, source_length(e, run, session), err);
+}
+
 static void fill_source_mask(td_exec *e, const td_exec_run *run, int32_t session, const td_light_port *port,
                              td_exec_role *slot, td_value *value) {
     int64_t n = source_length(e, run, session), width = port->shape.rank == 2 ? TD_MAX(n, port->shape.dims[1]) : n;
-    width = TD_MIN(width, TD_MAX(e->role_columns, port->shape.rank == 2 ? port->shape.dims[1] : 0));
-    fill_ones(slot, port->dtype, TD_MIN(n, width), width);
+    fill_ones(slot, port->dtype, n, width);
     for (size_t r = 1; r < run->n_rows; r++) /* rows that share a run have sources of one length */
-        for (int64_t c = 0; c < width; c++)
-            td_store_i64(port->dtype, slot->data, (int64_t)r * width + c, c < TD_MIN(n, width));
+        for (int64_t c = 0; c < width; c++) td_store_i64(port->dtype, slot->data, (int64_t)r * width + c, c < n);
     td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, width}};
     td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
 }

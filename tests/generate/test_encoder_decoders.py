@@ -1,0 +1,142 @@
+"""Encoder-decoders that fill their own cross cache: one merged decoder with use_cache_branch, whose first step computes the cross cache and whose
+later ones give an empty one back. Sources of one and of unequal lengths, rows, beams, long sources. NumPy says what each row gives."""
+import json
+import os
+
+import drive
+import numpy as np
+import onnx
+import testing
+from onnx import TensorProto as T
+from onnx import helper, numpy_helper
+
+VOCAB, D, START = 23, 6, 2
+rng = np.random.default_rng(29)
+normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+TABLE, SOURCE, CROSS, HEAD = normal(VOCAB, D), normal(VOCAB, D), normal(D, D), normal(D, VOCAB)
+node, info = helper.make_node, helper.make_tensor_value_info
+const = lambda name, value: numpy_helper.from_array(np.asarray(value), name)
+AXES = [const("axis1", np.int64([1])), const("axis2", np.int64([2])), const("two", np.int64(2)), const("far", np.int64([2**40])),
+        const("zero", np.int64([0]))]
+
+
+def save(graph, path):
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
+
+
+def tail(prefix, own, cross):
+    """logits = tanh(sum of own keys so far + mean of cross keys that the mask shows) . head"""
+    p = lambda name: prefix + name
+    return [
+        node("CumSum", [own, "two"], [p("sums")]), node("Shape", ["input_ids"], [p("shape")]),
+        node("Gather", [p("shape"), "axis1"], [p("n")]), node("Neg", [p("n")], [p("from")]),
+        node("Slice", [p("sums"), p("from"), "far", "axis2"], [p("new")]), node("Squeeze", [p("new"), "axis1"], [p("mine")]),
+        node("Cast", ["encoder_attention_mask"], [p("mask2")], to=T.FLOAT), node("Unsqueeze", [p("mask2"), "axis2"], [p("mask")]),
+        node("Squeeze", [cross, "axis1"], [p("cross3")]), node("Mul", [p("cross3"), p("mask")], [p("shown")]),
+        node("ReduceSum", [p("shown"), "axis1"], [p("total")], keepdims=1), node("ReduceSum", [p("mask"), "axis1"], [p("count")], keepdims=1),
+        node("Div", [p("total"), p("count")], [p("mean")]), node("Add", [p("mine"), p("mean")], [p("both")]),
+        node("Tanh", [p("both")], [p("bounded")]), node("MatMul", [p("bounded"), "head"], [p("logits")])]
+
+
+def write(folder, sound=False):
+    if sound:
+        nodes, inputs = [node("Identity", ["input_features"], ["encoder_out"])], [info("input_features", T.FLOAT, ["batch", "enc", D])]
+    else:
+        nodes = [node("Gather", ["source", "input_ids"], ["encoder_out"])]
+        inputs = [info("input_ids", T.INT64, ["batch", "enc"]), info("attention_mask", T.INT64, ["batch", "enc"])]
+    save(helper.make_graph(nodes, "e", inputs, [info("encoder_out", T.FLOAT, ["batch", "enc", D])], [const("source", SOURCE)]),
+         os.path.join(folder, "encoder.onnx"))
+    made = lambda prefix, names: [info(prefix + n, T.FLOAT, None) for n in names]
+    names = ["logits", "own", "cross"]
+    first = helper.make_graph(
+        [node("Identity", ["new_keys"], ["f_own"]), node("MatMul", ["encoder_hidden_states", "w_cross"], ["f_made"]),
+         node("Unsqueeze", ["f_made", "axis1"], ["f_cross"])] + tail("f_", "f_own", "f_cross"), "first", [], made("f_", names))
+    later = helper.make_graph(
+        [node("Concat", ["past_key_values.0.decoder.key", "new_keys"], ["l_own"], axis=2),
+         node("Slice", ["past_key_values.0.encoder.key", "zero", "zero", "zero"], ["l_cross"])] +
+        tail("l_", "l_own", "past_key_values.0.encoder.key"), "later", [], made("l_", names))
+    graph = helper.make_graph(
+        [node("Gather", ["table", "input_ids"], ["rows"]), node("Unsqueeze", ["rows", "axis1"], ["new_keys"]),
+         node("If", ["use_cache_branch"], ["logits", "present.0.decoder.key", "present.0.encoder.key"], then_branch=later,
+              else_branch=first)], "d",
+        [info("input_ids", T.INT64, ["batch", "dec"]), info("encoder_attention_mask", T.INT64, ["batch", "enc"]),
+         info("encoder_hidden_states", T.FLOAT, ["batch", "enc", D]),
+         info("past_key_values.0.decoder.key", T.FLOAT, ["batch", 1, "past", D]),
+         info("past_key_values.0.encoder.key", T.FLOAT, ["batch", 1, "enc_past", D]), info("use_cache_branch", T.BOOL, [1])],
+        [info("logits", T.FLOAT, ["batch", "dec", VOCAB]), info("present.0.decoder.key", T.FLOAT, ["batch", 1, "all", D]),
+         info("present.0.encoder.key", T.FLOAT, ["batch_or_none", 1, "enc_all", D])],
+        AXES + [const("table", TABLE), const("w_cross", CROSS), const("head", HEAD)])
+    save(graph, os.path.join(folder, "decoder.onnx"))
+    config = {"version": 2, "tokens": {"decoder_start": START, "eos": []}, "generation": {"max_length": 64},
+              "pipeline": {"extends": "encoder-decoder", "sessions": {"encoder": {"file": "encoder.onnx"},
+                                                                      "decoder": {"file": "decoder.onnx"}}}}
+    with open(os.path.join(folder, "genai_config.json"), "w") as f:
+        json.dump(config, f)
+
+
+def scores(source, ids):
+    x = np.tanh(TABLE[ids].sum(0) + (SOURCE[source] @ CROSS).mean(0)) @ HEAD
+    return x.astype(np.float64)
+
+
+def greedy(source, n):
+    ids = [START]
+    for _ in range(n):
+        ids.append(int(np.argmax(scores(source, ids))))
+    return ids[1:]
+
+
+def beam(source, n, width):
+    beams = [([START], 0.0)]
+    for _ in range(n):
+        found = []
+        for ids, sum_ in beams:
+            x = scores(source, ids)
+            x = x - x.max()
+            x = x - np.log(np.exp(x).sum())
+            found += [(ids + [t], sum_ + x[t]) for t in range(VOCAB)]
+        beams = sorted(found, key=lambda b: -b[1])[:width]
+    return [ids[1:] for ids, _ in beams]
+
+
+def source(n, seed):
+    return [int(x) for x in np.random.default_rng(seed).integers(0, VOCAB, n)]
+
+
+def test_rows_of_sources():
+    with testing.temp_dir() as temp:
+        write(temp)
+        with drive.Drive(temp, "--quiet") as d:
+            for lengths in ([4], [5, 5, 5], [3, 5, 2], [1, 1], [70], [70, 70], [600, 1]):
+                prompts = [source(n, 10 * n + k) for k, n in enumerate(lengths)]
+                got = d.ask(op="generate", prompts=prompts, options={"max_new_tokens": 7})
+                testing.equal(got["tokens"], [greedy(p, 7) for p in prompts], lengths)
+                if len(set(lengths)) == 1:
+                    testing.equal(got["runs"]["decoder"], len(lengths) + 6, "rows of equal length share the decode runs")
+
+
+def test_beams():
+    with testing.temp_dir() as temp:
+        write(temp)
+        with drive.Drive(temp, "--quiet") as d:
+            for lengths in ([4], [5, 5], [3, 6]):
+                prompts = [source(n, n + k) for k, n in enumerate(lengths)]
+                got = d.ask(op="generate", prompts=prompts,
+                            options={"max_new_tokens": 5, "num_beams": 3, "num_return_sequences": 2})
+                testing.equal(got["sequences"], [beam(p, 5, 3)[:2] for p in prompts], lengths)
+
+
+def test_sound():
+    """Frames instead of ids: the mask of the source is as long as what the encoder gave, however short the tokens are."""
+    with testing.temp_dir() as temp:
+        write(temp, sound=True)
+        with drive.Drive(temp, "--quiet") as d:
+            for n, rows in ((3, 1), (40, 2), (700, 1), (700, 3)):
+                sources = [source(n, n + k) for k in range(rows)]
+                path = os.path.join(temp, f"x{n}.{rows}.npy")
+                np.save(path, np.stack([SOURCE[s] for s in sources]))
+                got = d.ask(op="generate", prompts=[[]] * rows, tensors={"input_features": path}, options={"max_new_tokens": 6})
+                testing.equal(got["tokens"], [greedy(s, 6) for s in sources], f"{n} frames, {rows} rows")
+
+
+testing.main()
