@@ -46,7 +46,8 @@ typedef struct treadle_generate_options {
     bool ignore_eos;              /* end tokens do not end; default false */
     const char *const *stop;      /* stop strings, if n_stop >= 0; need a tokenizer; copied */
     int64_t n_stop;               /* -1: the model's */
-    /* Beam search, as transformers defines it: num_beams above 1. Greedy only; stop strings and kept logits do not go with it. */
+    /* Beam search, as transformers defines it: num_beams above 1. Greedy only; stop strings and kept logits do not go with it.
+     * Transducers are searched greedily: beams or sampling are refused. */
     int64_t num_beams;       /* -1: the model's [1] */
     bool has_length_penalty; /* else the model's [1] */
     double length_penalty;   /* a sequence's score is divided by its new tokens to this power */

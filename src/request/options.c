@@ -158,6 +158,9 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
     const td_config *c = g->model->config;
     treadle_generate_options o;
     TD_TRY(td_request_options(options, &o, err));
+    if (g->model->plan->transducer.present && (o.num_beams > 1 || o.do_sample > 0))
+        return td_fail(err, TREADLE_UNSUPPORTED,
+                       "a transducer is searched greedily: expected neither num_beams above 1 nor do_sample");
     *out = (td_generation_options){
         .max_new_tokens = int_or(o.max_new_tokens, c->generation.max_new_tokens),
         .max_length = int_or(o.max_length, g->model->plan->max_length),

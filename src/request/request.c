@@ -12,8 +12,10 @@ treadle_status td_request_new(const treadle_model *model, const treadle_generate
     td_generation_options generation;
     const td_tokenizer *tokenizer;
     treadle_status status = td_request_fill(g, options, &generation, err);
-    if (status == TREADLE_OK && generation.beam.num_beams > 1 && (g->n_stops || generation.sample.do_sample))
-        status = td_fail(err, TREADLE_INVALID_ARGUMENT, "num_beams %lld: beam search takes neither %s",
+    if (status == TREADLE_OK && generation.beam.num_beams > 1 &&
+        (g->n_stops || generation.sample.do_sample || generation.keep_logits))
+        status = td_fail(err, TREADLE_INVALID_ARGUMENT,
+                         "num_beams %lld: beam search takes neither %s, and keeps no logits of steps",
                          (long long)generation.beam.num_beams,
                          g->n_stops ? "stop strings nor sampling" : "sampling nor stop strings");
     if (status == TREADLE_OK && g->n_stops) {

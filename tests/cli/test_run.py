@@ -169,6 +169,18 @@ def test_seeds():
     assert len({tuple(draw()) for _ in range(6)}) > 1, "without a seed, runs differ"
 
 
+def test_beams():
+    def tokens(*more):
+        return results(*ids(IDS), "-n", 8, *more)["results"][0]["token_ids"]
+    testing.equal(tokens("--beams", 1), tokens())
+    testing.equal(tokens("--beams", 3), tokens("--set", "/generation/beam/num_beams=3"))
+    wrong = ((0, (), "--beams: expected"), (2, ("--stop", "a"), "beam search takes neither"), (2, ("--logits", "no.npy"), "keeps no logits"),
+             (2000, (), "num_beams from 1 to 1024"))
+    for beams, more, words in wrong:
+        done = run(*ids(IDS), "--beams", beams, *more)
+        assert done.returncode == 2 and words in done.stderr, done
+
+
 def test_stop_strings():
     """The answer ends before the stop string, and nothing of it is streamed."""
     text = results(*ids(IDS), "-n", 24)["results"][0]["text"]

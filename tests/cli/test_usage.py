@@ -10,7 +10,7 @@ import sys
 import testing
 import tiny
 
-COMMANDS = "run chat build check inspect explain convert-config bench verify infer drive conformance cache tokenize detokenize template transcribe features ops devices".split()
+COMMANDS = "run chat build check inspect explain convert-config bench verify infer drive conformance cache tokenize detokenize template transcribe embed features ops devices".split()
 GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "golden")
 model = tiny.Model()
 

@@ -15,10 +15,14 @@ typedef struct run_args {
     td_media_args media;
     const char *prompt, *file, *system, *logits;
     td_texts ids;
+    int64_t beams; /* INT64_MIN: not given */
     bool no_template, json;
 } run_args;
 
-static void run_defaults(void *args) { td_sampling_defaults(&((run_args *)args)->sampling); }
+static void run_defaults(void *args) {
+    ((run_args *)args)->beams = INT64_MIN;
+    td_sampling_defaults(&((run_args *)args)->sampling);
+}
 
 static const td_option run_options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the prompt (default: standard input)", offsetof(run_args, prompt)},
@@ -30,6 +34,8 @@ static const td_option run_options[] = {
     {"system", 0, OPTION_TEXT, "TEXT", "a system message before the prompt", offsetof(run_args, system)},
     MEDIA_OPTIONS(run_args),
     SAMPLING_OPTIONS(run_args),
+    {"beams", 0, OPTION_INT, "N", "beam search with N beams; 1: none (default: the model's)",
+     offsetof(run_args, beams)},
     {"json", 0, OPTION_FLAG, NULL, "print one JSON object with ids, text and timings", offsetof(run_args, json)},
     {"logits", 0, OPTION_TEXT, "FILE.npy", "write what each new token was chosen from: float32 [rows, steps, vocab]",
      offsetof(run_args, logits)},
@@ -220,6 +226,10 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     treadle_generate_options_init(&options);
     int code = td_sampling_apply(&td_command_run, &args->sampling, &options);
     if (code != EXIT_OK) return code;
+    if (args->beams != INT64_MIN && args->beams < 1)
+        return td_usage(&td_command_run, "--beams: expected a whole number from 1 on, found %lld",
+                        (long long)args->beams);
+    if (args->beams != INT64_MIN) options.num_beams = args->beams;
     options.keep_logits = args->logits != NULL;
     if (treadle_generator_new(model, &options, &g, &error) != TREADLE_OK) return td_report(&error);
     code = td_give_media(&td_command_run, &args->media, g);
