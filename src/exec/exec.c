@@ -258,12 +258,12 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const a
                                 treadle_error *err) {
     bool prompt = rows[r].prompt, windows = e->plan->window.size > 0;
     treadle_status status = TREADLE_OK;
-    if (e->plan->position == TD_POSITION_MROPE_3D) TD_TRY(td_exec_place_tokens(e, r, &rows[r], err));
     int64_t missing = rows[r].n_ids - td_exec_length(e, r), limit = has_features(e, &rows[r]) ? missing : e->chunk;
     if (needs_all(e, prompt || missing > 1)) {
         td_exec_truncate(e, r, 0);
         missing = limit = rows[r].n_ids;
     }
+    if (e->plan->position == TD_POSITION_MROPE_3D) TD_TRY(td_exec_place_tokens(e, r, &rows[r], err));
     rows[r].prompt = prompt || missing > 1; /* the last chunk of a prompt is a prompt too */
     while (status == TREADLE_OK && missing > 0) {
         if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
@@ -287,6 +287,15 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const a
     return status;
 }
 
+/* What runs a timeline from its begin needs again what came with it. */
+static void renew_requests(const td_exec *e, td_exec_row *rows) {
+    for (size_t r = 0; r < e->n_rows; r++) {
+        int64_t length = td_exec_length(e, r), missing = rows[r].n_ids - length;
+        if (!rows[r].live || !rows[r].requests) continue;
+        rows[r].fresh_requests |= length == 0 || needs_all(e, rows[r].prompt || missing > 1);
+    }
+}
+
 /* Room for what live rows are about to run. */
 static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *err) {
     int64_t columns = 1, tokens = TD_MAX(e->plan->window.size, (int64_t)1), source = 0;
@@ -308,6 +317,7 @@ static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *er
 treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
     e->cancel = cancel;
     if (e->runtime->hook) return td_exec_hook_forward(e, rows, cancel, err);
+    renew_requests(e, rows);
     TD_TRY(make_room(e, rows, err));
     bool done = false;
     td_exec_align(e, rows);

@@ -189,7 +189,8 @@ static bool hold_one_cache(const td_plan_build_ctx *b, int32_t x, int32_t y) {
         ptrdiff_t same = td_signature_find_input(plan->sessions[y].signature, name);
         if (same >= 0 && plan->sessions[y].feeds[same].kind == TD_FEED_STATE) return true;
         const td_signature *sig = plan->sessions[y].signature;
-        for (size_t o = 0; o < sig->n_outputs && s->part != TD_PART_OTHER; o++)
+        bool cache = s->part != TD_PART_OTHER || s->kind == TD_STATE_COMBINED;
+        for (size_t o = 0; o < sig->n_outputs && cache; o++)
             if (plan->sessions[y].out_state[o] < 0 && strcmp(b->outs[y][o].stem, b->ins[x][s->input].stem) == 0)
                 return true;
     }

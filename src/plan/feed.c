@@ -48,11 +48,34 @@ static void feed_roles(td_plan_build_ctx *b, int32_t session) {
 
 /* --- equal names */
 
+static bool has_state(const td_plan_session *s) {
+    for (size_t o = 0; o < s->signature->n_outputs; o++)
+        if (s->out_state[o] >= 0) return true;
+    return false;
+}
+
 /* Whether the runtime makes this input although an earlier step has an output of its name. */
 static bool is_owned(const td_plan_build_ctx *b, int32_t session, size_t input) {
     td_role role = td_plan_role(&b->plan->sessions[session], input);
     return role != TD_ROLE_NONE && role != TD_ROLE_INPUTS_EMBEDS &&
            (role != TD_ROLE_ENCODER_ATTENTION_MASK || b->plan->source_prompt);
+}
+
+/* A decode step may want what only a prompt step makes of tokens, without any state: that step is promoted later. */
+static void feed_decode_by_name(td_plan_build_ctx *b, int32_t session, size_t input) {
+    td_plan *plan = b->plan;
+    const td_plan_session *s = &plan->sessions[session];
+    for (int32_t k = td_plan_first_step(plan, session); k-- > 0;) {
+        int32_t from = plan->steps[k].session;
+        const td_plan_session *f = &plan->sessions[from];
+        int32_t output = td_plan_output_index(f, td_plan_wire_name(s, true, input));
+        if (output < 0 || !f->takes_tokens || has_state(f) || !td_plan_runs_only(plan, from, TD_WHEN_PROMPT) ||
+            !td_plan_ports_fit(&f->signature->outputs[output], &s->signature->inputs[input]))
+            continue;
+        add_wire(b, (td_plan_end){from, output}, (td_plan_end){session, (int32_t)input}, "same name");
+        b->follows[session] |= !f->takes_source;
+        return;
+    }
 }
 
 /* Of earlier steps that give it the nearest one; and those before that never run together with the nearer ones. */
@@ -78,6 +101,7 @@ static void feed_by_name(td_plan_build_ctx *b, int32_t session, bool owned_too) 
             b->follows[session] |=
                 (plan->sessions[from].takes_tokens || b->follows[from]) && !plan->sessions[from].takes_source;
         }
+        if (is_open(s, i) && td_plan_runs_only(plan, session, TD_WHEN_DECODE)) feed_decode_by_name(b, session, i);
     }
 }
 

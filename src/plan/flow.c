@@ -105,7 +105,8 @@ static bool is_wanted_later(const td_plan *plan, int32_t session) {
         if (wire->from_session != session || wire->hold) continue;
         bool later = false, made = false;
         for (size_t k = 0; k < plan->n_steps; k++)
-            later |= plan->steps[k].session == wire->to_session && plan->steps[k].when == TD_WHEN_ALWAYS;
+            later |= plan->steps[k].session == wire->to_session &&
+                     (plan->steps[k].when == TD_WHEN_ALWAYS || plan->steps[k].when == TD_WHEN_DECODE);
         for (size_t k = 0; k < plan->n_wires; k++)
             made |= plan->wires[k].to_session == wire->to_session && plan->wires[k].to_input == wire->to_input &&
                     td_plan_runs_only(plan, plan->wires[k].from_session, TD_WHEN_DECODE);

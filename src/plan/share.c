@@ -54,12 +54,13 @@ static void find_makers(td_plan_build_ctx *b, int32_t session) {
     bool takes = false, makes = false;
     for (size_t o = 0; o < s->signature->n_outputs; o++) {
         const td_name_parts *out = &b->outs[session][o];
-        if (s->out_state[o] >= 0 || out->part == TD_PART_OTHER || out->layer < 0) continue;
+        if (s->out_state[o] >= 0 || out->layer < 0) continue;
         for (size_t k = 0; k < plan->n_states; k++) {
             const td_state_tensor *t = &plan->states[k];
             const td_plan_session *owner = &plan->sessions[t->session];
             if (t->session == session || td_plan_run_together(plan, session, t->session) ||
-                td_plan_first_step(plan, t->session) < 0 || t->part != out->part || t->layer != out->layer)
+                td_plan_first_step(plan, t->session) < 0 || t->part != out->part || t->layer != out->layer ||
+                (t->part == TD_PART_OTHER && t->kind != TD_STATE_COMBINED))
                 continue;
             if (strcmp(b->ins[t->session][t->input].stem, out->stem) != 0 ||
                 !td_plan_ports_fit(&s->signature->outputs[o], &owner->signature->inputs[t->input]))

@@ -149,3 +149,33 @@ TEST(wires_to_a_joiner_may_reshape) {
     CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "the types differ");
     td_test_plan_done(&p);
 }
+
+TEST(a_prompt_graph_that_makes_combined_caches) {
+    const td_test_graph files[] = {
+        {"embedding.onnx", "input_ids:i[batch,seq]", "inputs_embeds:f[batch,seq,64]"},
+        {"model_prefill.onnx", "inputs_embeds:f[batch,seq,64] attention_mask:i[batch,total]",
+         "logits:f[batch,seq,100] present_{2}:f[2,batch,4,seq,16]"},
+        {"model_token.onnx", "inputs_embeds:f[batch,1,64] attention_mask:i[batch,total] past_{2}:f[2,batch,4,past,16]",
+         "logits:f[batch,1,100] present_{2}:f[2,batch,4,total,16]"},
+        {0}};
+    td_planned p;
+    td_test_plan(&p, "names-combined", files, NULL);
+    CHECK_FINE(&p);
+    REQUIRE(p.plan->n_steps == 3 && p.plan->n_states == 2);
+    const td_plan_session *prompt = session_of(&p, "model_prefill");
+    CHECK(prompt->starts_afresh && prompt->out_state[1] >= 0);
+    CHECK_EQ_INT(p.plan->steps[2].when, TD_WHEN_DECODE);
+    td_test_plan_done(&p);
+    /* embeddings declared for the prompt alone are made for later tokens too */
+    td_test_plan(
+        &p, "names-combined", files,
+        V2 "\"pipeline\": {\"sessions\": {\"e\": {\"file\": \"embedding.onnx\"}, \"a\": {\"file\": "
+           "\"model_prefill.onnx\"}, \"b\": {\"file\": \"model_token.onnx\"}}, \"flow\": [{\"run\": \"e\", "
+           "\"when\": \"prompt\"}, {\"run\": \"a\", \"when\": \"prompt\"}, {\"run\": \"b\", \"when\": \"decode\"}]}}");
+    CHECK_FINE(&p);
+    REQUIRE(p.plan->n_steps == 3);
+    CHECK_EQ_INT(p.plan->steps[0].when, TD_WHEN_ALWAYS);
+    CHECK(p.plan->steps[0].promoted);
+    CHECK_EQ_INT(feed_of(&p, "b", "inputs_embeds")->kind, TD_FEED_WIRE);
+    td_test_plan_done(&p);
+}
