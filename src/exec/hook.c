@@ -17,8 +17,12 @@ void td_exec_hook_truncate(td_exec *e, size_t row, int64_t length) {
 }
 
 static treadle_status take(td_exec *e, td_exec_row *row, size_t r, const float *logits, size_t n, treadle_error *err) {
-    if (!logits || n < 1 || n > INT32_MAX || (e->vocab && (size_t)e->vocab != n))
-        return td_fail(err, TREADLE_RUN, "expected the plugin to give %lld logits, found %zu", (long long)e->vocab, n);
+    if (!logits) return td_fail(err, TREADLE_RUN, "the plugin gave no logits");
+    if (n < 1 || n > INT32_MAX)
+        return td_fail(err, TREADLE_RUN, "expected the plugin to give 1 to %d logits, found %zu", INT32_MAX, n);
+    if (e->vocab && (size_t)e->vocab != n)
+        return td_fail(err, TREADLE_RUN, "expected the plugin to give %lld logits as before, found %zu",
+                       (long long)e->vocab, n);
     if (!e->logits) {
         e->logits = td_alloc_array(e->n_rows * n, sizeof *e->logits);
         if (!e->logits) return td_fail_memory(err, "logits", e->n_rows * n * sizeof *e->logits);

@@ -140,10 +140,17 @@ static const treadle_plugin_host host_table = {
 
 /* --- the hook */
 
-/* A failure without a reason still says where it was. */
+static treadle_status with_reason(treadle_status status, treadle_error *err) {
+    if (status == TREADLE_OK) return status;
+    if (strcmp(treadle_status_text(status), treadle_status_text((treadle_status)-1)) == 0) status = TREADLE_RUN;
+    if (err && (!err->message[0] || err->code == TREADLE_OK)) (void)td_fail(err, status, "failed without a reason");
+    return status;
+}
+
+/* Where a failure was, also one without a reason. */
 static treadle_status named(const td_plugin *p, treadle_status status, treadle_error *err) {
     if (status == TREADLE_OK) return status;
-    if (err && !err->message[0]) (void)td_fail(err, status, "failed without a reason");
+    status = with_reason(status, err);
     td_error_context(err, "plugin \"%s\"", p->table.name ? p->table.name : "");
     return status;
 }
@@ -151,9 +158,12 @@ static treadle_status named(const td_plugin *p, treadle_status status, treadle_e
 static treadle_status hook_begin(void *self, td_exec *exec, size_t row, void **out, treadle_error *err) {
     td_plugin *p = self;
     treadle_plugin_run run = {.exec = exec};
+    void *data = NULL; /* what a begin that fails leaves there is not the host's */
     (void)row;
-    TD_TRY(named(p, p->table.begin(p->opened, &run, out, err), err));
-    return *out ? TREADLE_OK : named(p, td_fail(err, TREADLE_RUN, "begin gave no row"), err);
+    *out = NULL;
+    TD_TRY(named(p, p->table.begin(p->opened, &run, &data, err), err));
+    *out = data;
+    return data ? TREADLE_OK : named(p, td_fail(err, TREADLE_RUN, "begin gave no row"), err);
 }
 
 static void hook_end(void *self, void *data) { ((td_plugin *)self)->table.end(data); }
@@ -186,11 +196,12 @@ static treadle_status load(td_plugin *p, const char *path, const char *entry_poi
     if (!symbol) return td_fail(err, TREADLE_FORMAT, "the plugin has no function \"%s\"", entry_point);
     treadle_plugin_init_fn *init;
     memcpy(&init, &symbol, sizeof init);
-    TD_TRY(init(&host_table, &p->table, err));
+    TD_TRY(with_reason(init(&host_table, &p->table, err), err));
     if (p->table.version > TREADLE_PLUGIN_VERSION)
         return td_fail(err, TREADLE_UNSUPPORTED, "the plugin is of version %u, this host knows versions up to %d",
                        p->table.version, TREADLE_PLUGIN_VERSION);
-    if (p->table.version < 1 || p->table.size < offsetof(treadle_plugin, rewind))
+    if (p->table.version < 1) return td_fail(err, TREADLE_FORMAT, "the plugin's table says version 0, expected 1");
+    if (p->table.size < offsetof(treadle_plugin, rewind))
         return td_fail(err, TREADLE_FORMAT,
                        "the plugin's table is too small: expected version 1 with %zu bytes, found %zu",
                        offsetof(treadle_plugin, rewind), p->table.size);

@@ -60,7 +60,8 @@ def test_runs():
                 got = d.ask(op="generate", prompts=case["prompts"], options=case["options"])
                 testing.equal(got["tokens"], case["expect"]["tokens"], case["name"])
             elif case["kind"] == "timeline":
-                steps = [{k: v for k, v in s.items() if k in ("append", "generate", "rewind")} for s in case["steps"]]
+                steps = [{
+k: v for k, v in s.items() if k in ("append", "generate", "rewind")} for s in case["steps"]]
                 got = d.ask(op="timeline", steps=steps)
                 for step, answer in zip(case["steps"], got["steps"]):
                     if "tokens" in step:
@@ -93,18 +94,70 @@ HEAD = '#include "treadle/plugin.h"\ntreadle_status my_new_model(const treadle_p
        'treadle_status my_new_model(const treadle_plugin_host *h, treadle_plugin *p, treadle_error *e) {\n'
 
 
-def test_broken():
-    refused("empty", "int nothing;\n", 'no function "my_new_model"')
-    refused("newer", HEAD + "p->size = sizeof *p; p->version = 99; return TREADLE_OK; }\n", "version 99")
-    refused("lacking", HEAD + "p->size = sizeof *p; p->version = 1; return TREADLE_OK; }\n", "lacks begin, end or forward")
-    refused("small", HEAD + "p->size = 8; p->version = 1; return TREADLE_OK; }\n", "too small")
-    refused("failing", HEAD + 'return h->fail(e, TREADLE_UNSUPPORTED, "this plugin never loads"); }\n', "never loads")
-    not_a_library = os.path.join(work.name, "plugins", "libtext.so")
-    with open(not_a_library, "w") as f:
-        f.write("no library\n")
-    folder = folder_with(not_a_library)
-    run = testing.treadle("run", folder, "-p", "x", "--allow-plugins", os.path.dirname(not_a_library))
-    assert run.returncode == 3 and "cannot be loaded" in run.stderr, run
+ROW = """#include <stdlib.h>
+static float logits[128];
+static int calls;
+static treadle_status begin(void *m, treadle_plugin_run *r, void **out, treadle_error *e) {
+    (void)m, (void)r, (void)e;
+    *out = malloc(4);
+    BEGIN
+    return TREADLE_OK;
+}
+static void end(void *row) { free(row); }
+static treadle_status forward(void *row, treadle_plugin_run *run, const int32_t *ids, size_t n, size_t done,
+                              const float **out, size_t *out_n, treadle_error *e) {
+    (void)run, (void)ids, (void)n, (void)done, (void)e;
+    *(char *)row = 1;
+    calls++;
+    *out = logits;
+    *out_n = 128;
+    FORWARD
+    return TREADLE_OK;
+}
+"""
 
 
-testing.main()
+def test_rows_that_misbehave():
+    """What a plugin gives is checked, and what it freed is not kept: the second request begins its row anew."""
+    cases = [("nothing", "", "*out = NULL;", "gave no logits"), ("zero", "", "*out_n = 0;", "expected the plugin to give 1 to"),
+             ("many", "", "*out_n = (size_t)-1;", "found 18446744073709551615"),
+             ("changing", "", "*out_n = (size_t)(128 - calls);", "expected the plugin to give 127 logits as before, found 126"),
+             ("nan", "", "for (int i = 0; i < 128; i++) logits[i] = 0.0f / (float)(calls - calls);", "every logit is NaN"),
+             ("freed", "free(*out); return TREADLE_RUN;", "", "failed without a reason"),
+             ("odd", "free(*out); return (treadle_status)77;", "", "failed without a reason"), ("none", "free(*out); *out = NULL;", "", "begin gave no row")]
+    for name, begin, forward, words in cases:
+        source = HEAD.replace("\n", "\n" + ROW.replace("BEGIN", begin).replace("FORWARD", forward), 1)
+        library = build("row_" + name, source + "(void)h, (void)e; p->size = sizeof *p; p->version = 1; p->begin = begin; p->end = end; "
+                        "p->forward = forward; return TREADLE_OK; }\n")
+        with drive.Drive(folder_with(library), "--allow-plugins", os.path.dirname(library)) as d:
+            request = dict(op="timeline", steps=[{"append": [1, 2]}, {"generate": 3}])
+            for _ in range(2):
+                try:
+                    got
+= d.ask(**request) except drive.Refused as error
+    : got = str(error) assert words in
+str(got),
+      (name, got)words = words if name != "changing" else "as before"
+
+                         def test_broken()
+    : refused("empty", "int nothing;\n", 'no function "my_new_model"')
+          refused("newer", HEAD + "p->size = sizeof *p; p->version = 99; return TREADLE_OK; }\n", "version 99")
+              refused("lacking", HEAD + "p->size = sizeof *p; p->version = 1; return TREADLE_OK; }\n",
+                      "lacks begin, end or forward")
+                  refused("small", HEAD + "p->size = 8; p->version = 1; return TREADLE_OK; }\n", "too small")
+                      refused("version_0", HEAD + "p->size = sizeof *p; return TREADLE_OK; }\n",
+                              "says version 0, expected 1")
+                          refused("silent", HEAD + "return TREADLE_CONFIG; }\n", "failed without a reason")
+                              refused("failing",
+                                      HEAD + 'return h->fail(e, TREADLE_UNSUPPORTED, "this plugin never loads"); }\n',
+                                      "never loads") not_a_library =
+                             os.path.join(work.name, "plugins", "libtext.so") with
+                             open(not_a_library, "w") as f : f.write("no library\n") folder =
+                                 folder_with(not_a_library) run =
+                                     testing.treadle("run", folder, "-p", "x", "--allow-plugins",
+                                                     os.path.dirname(not_a_library)) assert run.returncode
+                                         == 3 and
+                                     "cannot be loaded" in run.stderr,
+      run
+
+      testing.main()
