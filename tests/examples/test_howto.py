@@ -1,5 +1,6 @@
 """What the pages show is so. docs/howto/add-a-pipeline.md and add-a-plugin.md: every command is run, and prints what the page says; a block
-of JSON in the first one is the config of the folder `mine` from there on. README.md: its program, and every command has its row."""
+of JSON in the first one is the config of the folder `mine` from there on. docs/config.md: its example. README.md: its program, and every
+command has its row."""
 import json
 import os
 import re
@@ -92,6 +93,26 @@ def test_add_a_plugin():
             run(block)
             n += 1
     testing.equal(n, 2, "commands of the page")
+
+
+def test_the_config_of_the_reference():
+    """The example of docs/config.md fits the graphs of its kind, without a warning."""
+    folder, source = os.path.join(work.name, "reference"), testing.source("examples/pipelines/2-vision-language/")
+    os.makedirs(folder)
+    for to, name in (("vision", "vision_encoder"), ("embedding", "embedding"), ("decoder", "decoder")):
+        shutil.copy(os.path.join(source, name, "model.onnx"), os.path.join(folder, to + ".onnx"))
+    with open(testing.source("docs/config.md"), encoding="utf-8") as f, open(os.path.join(folder, "genai_config.json"), "w", encoding="utf-8") as to:
+        to.write(re.search(r"```json\n(.*?)```", f.read(), re.S)[1])
+    done = testing.treadle("check", folder, "--strict")
+    assert done.returncode == 0 and "warning" not in done.stdout, done
+    case = golden("2-vision-language")[0]
+    inputs = []
+    for name, tensor in case["tensors"].items():
+        save(name + ".npy", tensor)
+        inputs += ["-i", f"{name}={work.name}/{name}.npy"]
+    more = ["-n", len(case["tokens"]), "--greedy", "-q"]
+    done = testing.treadle("run", folder, "--ids", ",".join(map(str, case["prompt"])), *inputs, *more)
+    testing.equal(done.stdout.strip(), ",".join(map(str, case["tokens"])), done.stderr)
 
 
 def readme():
