@@ -182,6 +182,12 @@ treadle_status td_exec_reserve(td_exec *e, int64_t tokens, treadle_error *err) {
     for (size_t r = 0; r < e->n_rows; r++)
         columns = TD_MAX(columns, e->state->rows[r].start + with_padding(e->plan, tokens));
     TD_TRY(td_state_reserve(e->state, columns, err));
+    for (size_t r = 0; r < e->n_rows; r++) {
+        bool placed = e->plan->position != TD_POSITION_MROPE_3D ||
+                      td_vec_reserve(&e->lines[r].positions, (size_t)TD_MAX(tokens, (int64_t)0));
+        if (!placed || (e->plan->window.size && !td_vec_reserve(&e->lines[r].columns, (size_t)columns)))
+            return td_fail_memory(err, "positions of a row", 0);
+    }
     return td_exec_roles_reserve(e, TD_MAX(TD_MIN(tokens, e->chunk), e->plan->window.size), e->state->capacity, err);
 }
 

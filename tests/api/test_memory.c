@@ -63,6 +63,119 @@ TEST(steps_allocate_nothing) {
     }
 }
 
+/* --- several sessions: images, a source beside the tokens */
+
+enum { N_MEDIA = 2 };
+static const char *const media[N_MEDIA] = {"2-vision-language", "3-encoder-decoder"};
+
+static const char *media_folder(int f) {
+    char path[256];
+    snprintf(path, sizeof path, "examples/pipelines/%s", media[f]);
+    return td_test_source(path);
+}
+
+/* What the prompts below need: an image of 4 features; a source of 12 frames for each row. */
+static treadle_status give_media(treadle_generator *g, int f, size_t n_rows, treadle_error *err) {
+    static float data[3 * 8 * 12];
+    static const int64_t grid[1][3] = {{1, 4, 4}};
+    int64_t rows = (int64_t)n_rows;
+    for (size_t i = 0; i < sizeof data / sizeof *data; i++) data[i] = (float)((i * 37 + 3) % 19) / 10 - 0.9f;
+    treadle_tensor source = {.dtype = TREADLE_DTYPE_FLOAT, .rank = 3, .dims = {rows, 8, 12}, .data = data};
+    treadle_tensor patches = {.dtype = TREADLE_DTYPE_FLOAT, .rank = 2, .dims = {16, 12}, .data = data};
+    treadle_tensor grids = {.dtype = TREADLE_DTYPE_INT64, .rank = 2, .dims = {1, 3}, .data = (void *)grid};
+    if (f == 1) return treadle_generator_set_tensor(g, "input_features", &source, err);
+    treadle_status status = treadle_generator_set_tensor(g, "pixel_values", &patches, err);
+    return status != TREADLE_OK ? status : treadle_generator_set_tensor(g, "image_grid_thw", &grids, err);
+}
+
+/* A token that stands for a feature of an image would be one without an image. */
+static treadle_status open_media(int f, treadle_model **out, treadle_error *err) {
+    static const treadle_setting never = {"/generation/suppress", "[5]"};
+    treadle_model_options options;
+    treadle_model_options_init(&options);
+    options.settings = &never;
+    options.n_settings = 1;
+    options.n_threads = 1;
+    return treadle_model_open(media_folder(f), &options, out, err);
+}
+
+/* The image belongs to the first row. */
+static void media_rows(int f, treadle_ids rows[3]) {
+    static const int32_t with_patches[] = {1, 14, 8, 5, 5, 5, 5, 9, 21, 30}, source[] = {3, 11}, text[] = {1, 21, 30};
+    rows[1] = rows[2] = (treadle_ids){text, 3};
+    if (f == 0) rows[0] = (treadle_ids){with_patches, 10};
+    else rows[0] = rows[1] = rows[2] = (treadle_ids){source, 2};
+}
+
+TEST(steps_of_several_sessions_allocate_nothing) {
+    for (int f = 0; f < N_MEDIA; f++) {
+        for (size_t n_rows = 1; n_rows <= 3; n_rows++) {
+            treadle_model *model = NULL;
+            treadle_generator *g = NULL;
+            treadle_generate_options options;
+            treadle_error err = {0};
+            treadle_ids rows[3];
+            media_rows(f, rows);
+            treadle_generate_options_init(&options);
+            options.ignore_eos = true;
+            CHECK_OK(open_media(f, &model, &err), &err);
+            CHECK_OK(treadle_generator_new(model, &options, &g, &err), &err);
+            CHECK_OK(give_media(g, f, n_rows, &err), &err);
+            CHECK_OK(treadle_generator_append(g, rows, n_rows, &err), &err);
+            n_counts = 0;
+            CHECK_OK(treadle_generator_run(g, 30, count, NULL, &err), &err);
+            CHECK_EQ_INT(n_counts, 30);
+            for (int i = 8; i + 1 < n_counts; i++)
+                if (!CHECK_EQ_INT(counts[i + 1] - counts[i], 0)) {
+                    FAIL("%s, %zu rows, step %d", media[f], n_rows, i);
+                    break;
+                }
+            treadle_generator_free(g);
+            treadle_model_close(model);
+        }
+    }
+}
+
+/* false: something failed for memory. */
+static bool media_life(int f) {
+    treadle_model *model = NULL;
+    treadle_generator *g = NULL;
+    treadle_ids rows[3];
+    treadle_generate_options options;
+    treadle_error err = {0};
+    treadle_status status;
+    media_rows(f, rows);
+    treadle_generate_options_init(&options);
+    options.ignore_eos = true;
+    if (f == 1) options.num_beams = 2;
+    status = open_media(f, &model, &err);
+    if (status == TREADLE_OK) status = treadle_generator_new(model, &options, &g, &err);
+    if (status == TREADLE_OK) status = give_media(g, f, 2, &err);
+    if (status == TREADLE_OK) status = treadle_generator_append(g, rows, 2, &err);
+    if (status == TREADLE_OK) status = treadle_generator_run(g, 3, NULL, NULL, &err);
+    if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY) FAIL("status %d: %s", (int)status, err.message);
+    treadle_generator_free(g);
+    treadle_model_close(model);
+    return status == TREADLE_OK;
+}
+
+TEST(every_allocation_of_several_sessions_may_fail) {
+    for (int f = 0; f < N_MEDIA; f++) {
+        int n = 1;
+        for (;; n += n > 400 ? 7 : 1) {
+            atomic_store(&calls, 0);
+            fail_at = n;
+            bool done = media_life(f);
+            int made = atomic_load(&calls);
+            fail_at = INT_MAX;
+            if ((done && made < n) || !CHECK(n < 100000)) break;
+        }
+        CHECK(n > 100);
+    }
+}
+
+/* --- one session */
+
 /* false: something failed for memory. */
 static bool whole_life(const char *folder) {
     treadle_model *model = NULL;
