@@ -195,6 +195,21 @@ const char *td_test_shared(const char *path) {
     return full;
 }
 
+const char *td_test_unpacked(const char *name) {
+    char archive[200], command[4200], line[4096];
+    snprintf(archive, sizeof archive, "data/%s.tar.xz", name);
+    if (!td_test_shared(archive)) td_test_skip("TREADLE_SHARED is not set");
+    snprintf(command, sizeof command, "'%s' '%s'", td_test_source("scripts/unpack-shared"), name);
+    FILE *pipe = popen(command, "r");
+    bool got = pipe && fgets(line, sizeof line, pipe);
+    if (!pipe || pclose(pipe) != 0 || !got) {
+        FAIL("%s failed", command);
+        td_test_leave();
+    }
+    line[strcspn(line, "\n")] = 0;
+    return join(line, ".");
+}
+
 const char *td_test_model(const char *path) {
     const char *base = set_env("TREADLE_MODELS");
     const char *full = base ? join(base, path) : td_test_source(join("models", path));

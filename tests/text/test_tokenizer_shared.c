@@ -15,20 +15,6 @@
 
 /* --- the data */
 
-static const char *unpacked(const char *name) {
-    static char folder[1024];
-    char archive[200], command[1024];
-    snprintf(archive, sizeof archive, "data/%s.tar.xz", name);
-    if (!td_test_shared(archive)) SKIP("TREADLE_SHARED is not set");
-    snprintf(command, sizeof command, "'%s' %s", td_test_source("scripts/unpack-shared"), name);
-    FILE *pipe = popen(command, "r");
-    REQUIRE(pipe != NULL);
-    char *line = fgets(folder, sizeof folder, pipe);
-    REQUIRE(pclose(pipe) == 0 && line != NULL);
-    folder[strcspn(folder, "\n")] = 0;
-    return folder;
-}
-
 typedef struct document {
     char *text;
     size_t n_bytes;
@@ -179,7 +165,7 @@ TEST(rows_and_streams) {
     document corpus;
     char folder[1024], path[1400];
     int n_checked = 0;
-    snprintf(folder, sizeof folder, "%s", unpacked("text-and-media"));
+    snprintf(folder, sizeof folder, "%s", td_test_unpacked("text-and-media"));
     load_corpus(folder, &corpus, texts);
     snprintf(path, sizeof path, "%s/tok", folder);
     DIR *dir = opendir(path);
@@ -349,7 +335,7 @@ TEST(components) {
     static td_str texts[MAX_TEXTS];
     document corpus, d;
     char folder[1024], path[1400];
-    snprintf(folder, sizeof folder, "%s", unpacked("text-and-media"));
+    snprintf(folder, sizeof folder, "%s", td_test_unpacked("text-and-media"));
     load_corpus(folder, &corpus, texts);
     snprintf(path, sizeof path, "%s/components.json", folder);
     REQUIRE(open_document(&d, path));
@@ -381,7 +367,7 @@ static void check_probe(const char *name, const td_tokenizer *tokenizer, const t
 TEST(checkpoint_probes) {
     char folder[1024], path[1400];
     int n_checked = 0;
-    snprintf(folder, sizeof folder, "%s", unpacked("tiny-checkpoints"));
+    snprintf(folder, sizeof folder, "%s", td_test_unpacked("tiny-checkpoints"));
     DIR *dir = opendir(folder);
     REQUIRE(dir != NULL);
     for (struct dirent *entry; (entry = readdir(dir));) {
