@@ -84,7 +84,7 @@ static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t ses
     case TD_FEED_REQUEST:
         if (run->rows[run->first_row].requests) found = &run->rows[run->first_row].requests[feed.index];
         if (found && found->kind == TD_VALUE_NONE) found = NULL;
-        if (!found && !port->optional)
+        if (!found && !port->optional && !e->plan->requests[feed.index].optional)
             return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a tensor \"%.*s\" with this request, found none",
                            TD_STR_ARGS(port->name));
         break;

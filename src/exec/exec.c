@@ -119,6 +119,7 @@ void td_exec_free(td_exec *e) {
         td_vec_free(&e->lines[r].columns);
         td_value_release(&e->lines[r].targets);
         td_value_release(&e->lines[r].targets_length);
+        td_value_release(&e->lines[r].length);
         td_value_release(&e->lines[r].predicted);
         td_value_release(&e->lines[r].frame);
     }

@@ -68,7 +68,8 @@ typedef struct td_exec_line {
     int64_t n_tokens; /* windows: tokens among the columns; hooks: tokens run */
     void *hook_data;  /* hooks: the row's own; NULL: not begun */
     TD_VEC(td_exec_position) positions;
-    td_value targets, targets_length, predicted, frame; /* transducers: what goes into predictor and joiner; owned */
+    td_value targets, targets_length, predicted, frame,
+        length;  /* transducers: what goes into predictor and joiner; owned */
     bool joined; /* a graph that predicts and joins has run, and what came of its state is not settled */
     TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
 } td_exec_line;

@@ -51,6 +51,7 @@ treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err
         td_vec_free(&lines[r].columns);
         td_value_release(&lines[r].targets);
         td_value_release(&lines[r].targets_length);
+        td_value_release(&lines[r].length);
         td_value_release(&lines[r].predicted);
         td_value_release(&lines[r].frame);
     }

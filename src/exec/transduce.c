@@ -20,34 +20,7 @@ static treadle_status run_session(td_exec *e, const td_exec_run *run, int32_t se
     return TREADLE_OK;
 }
 
-/* --- encoder */
-
-treadle_status td_exec_transduce_encode(td_exec *e, td_exec_row *rows, size_t r, int64_t *out_frames,
-                                        treadle_error *err) {
-    const td_plan_transducer *t = &e->plan->transducer;
-    td_exec_run run = run_of(rows, r);
-    e->run_number++;
-    e->lines[r].joined = false;
-    TD_TRY(td_exec_roles_reserve(e, 1, 1, err));
-    TD_TRY(td_exec_bind(e, &run, t->encoder, err));
-    TD_TRY(run_session(e, &run, t->encoder, err));
-    const td_value *frames = &e->outputs[t->encoder][t->frames_output];
-    if (frames->kind != TD_VALUE_TENSOR || frames->tensor.shape.rank != 3 || frames->tensor.shape.dims[0] != 1) {
-        char text[128];
-        return td_fail(err, TREADLE_RUN, "expected the encoder's frames of one row, the graph gave %s",
-                       frames->kind == TD_VALUE_TENSOR ? td_shape_text(&frames->tensor.shape, text) : "nothing");
-    }
-    int64_t n = frames->tensor.shape.dims[t->frames_axis];
-    if (t->length_output >= 0) {
-        const td_value *length = &e->outputs[t->encoder][t->length_output];
-        if (length->kind == TD_VALUE_TENSOR && td_tensor_count(&length->tensor) >= 1)
-            n = TD_MIN(n, TD_MAX(td_load_i64(length->tensor.dtype, length->tensor.data, 0), (int64_t)0));
-    }
-    *out_frames = n;
-    return TREADLE_OK;
-}
-
-/* --- what goes into predictor and joiner */
+/* --- values that the walk makes */
 
 /* n elements as an input takes them: ones, and n where the input has that size, else in its last free dimension. */
 static td_shape shape_for(const td_light_port *port, int64_t n) {
@@ -101,6 +74,58 @@ static treadle_status copy_reshaped(td_tensor *to, const td_tensor *from, treadl
     }
     td_tensor_view(&same, to->dtype, &from->shape, to->data);
     td_tensor_copy(&same, from);
+    return TREADLE_OK;
+}
+
+/* --- encoder */
+
+/* A length that the request leaves out is that of the features: of their free dimension after the rows. */
+static treadle_status fill_length(td_exec *e, const td_exec_run *run, treadle_error *err) {
+    const td_plan_transducer *t = &e->plan->transducer;
+    const td_plan_session *s = &e->plan->sessions[t->encoder];
+    const td_value *requests = run->rows[run->first_row].requests;
+    int32_t input = t->features_length;
+    if (input < 0 || !requests || s->feeds[input].kind != TD_FEED_REQUEST ||
+        requests[s->feeds[input].index].kind != TD_VALUE_NONE)
+        return TREADLE_OK;
+    int64_t n = 0;
+    for (size_t i = 0; i < s->signature->n_inputs && !n; i++) {
+        const td_shape *declared = &s->signature->inputs[i].shape;
+        if ((int32_t)i == input || s->feeds[i].kind != TD_FEED_REQUEST) continue;
+        const td_value *features = &requests[s->feeds[i].index];
+        for (int d = 1; features->kind == TD_VALUE_TENSOR && d < features->tensor.shape.rank; d++)
+            if (d >= declared->rank || declared->dims[d] < 0) n = features->tensor.shape.dims[d];
+    }
+    td_tensor *to;
+    TD_TRY(give(e, t->encoder, input, &e->lines[run->first_row].length, 1, &to, err));
+    td_store_i64(to->dtype, to->data, 0, n);
+    bind_value(e, t->encoder, input, &e->lines[run->first_row].length);
+    return TREADLE_OK;
+}
+
+treadle_status td_exec_transduce_encode(td_exec *e, td_exec_row *rows, size_t r, int64_t *out_frames,
+                                        treadle_error *err) {
+    const td_plan_transducer *t = &e->plan->transducer;
+    td_exec_run run = run_of(rows, r);
+    e->run_number++;
+    e->lines[r].joined = false;
+    TD_TRY(td_exec_roles_reserve(e, 1, 1, err));
+    TD_TRY(td_exec_bind(e, &run, t->encoder, err));
+    TD_TRY(fill_length(e, &run, err));
+    TD_TRY(run_session(e, &run, t->encoder, err));
+    const td_value *frames = &e->outputs[t->encoder][t->frames_output];
+    if (frames->kind != TD_VALUE_TENSOR || frames->tensor.shape.rank != 3 || frames->tensor.shape.dims[0] != 1) {
+        char text[128];
+        return td_fail(err, TREADLE_RUN, "expected the encoder's frames of one row, the graph gave %s",
+                       frames->kind == TD_VALUE_TENSOR ? td_shape_text(&frames->tensor.shape, text) : "nothing");
+    }
+    int64_t n = frames->tensor.shape.dims[t->frames_axis];
+    if (t->length_output >= 0) {
+        const td_value *length = &e->outputs[t->encoder][t->length_output];
+        if (length->kind == TD_VALUE_TENSOR && td_tensor_count(&length->tensor) >= 1)
+            n = TD_MIN(n, TD_MAX(td_load_i64(length->tensor.dtype, length->tensor.data, 0), (int64_t)0));
+    }
+    *out_frames = n;
     return TREADLE_OK;
 }
 

@@ -164,6 +164,7 @@ typedef struct td_plan_transducer {
     int frames_axis;
     int32_t joiner_frame, joiner_predicted; /* inputs of the joiner */
     int32_t targets, targets_length;        /* inputs of the predictor; length -1: none */
+    int32_t features_length;                /* of the encoder, where the request may leave it out; -1: none */
     int64_t context;   /* tokens that a run of the predictor takes: 1, or the last ones where it has no state */
     int32_t predicted; /* output of the predictor that the joiner takes */
     int32_t logits;    /* output of the joiner */

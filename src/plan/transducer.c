@@ -269,8 +269,9 @@ static void feed(td_plan_build_ctx *b, td_plan_end from, td_plan_end to) {
 
 /* Frames and predictions go to the joiner, the last token and its length to the predictor. */
 void td_plan_wire_transducer(td_plan_build_ctx *b) {
-    const td_plan_transducer *t = &b->plan->transducer;
+    td_plan_transducer *t = &b->plan->transducer;
     if (!t->present) return;
+    t->features_length = -1;
     td_plan_session *predictor = &b->plan->sessions[t->predictor];
     feed(b, (td_plan_end){t->encoder, t->frames_output}, (td_plan_end){t->joiner, t->joiner_frame});
     if (t->joiner != t->predictor)
@@ -281,6 +282,8 @@ void td_plan_wire_transducer(td_plan_build_ctx *b) {
     td_plan_session *encoder = &b->plan->sessions[t->encoder];
     for (size_t i = 0; i < encoder->signature->n_inputs; i++)
         if (td_plan_is_unfed(encoder, i) && is_kind(&encoder->signature->inputs[i], false) &&
-            is_length(encoder->signature->inputs[i].name))
+            is_length(encoder->signature->inputs[i].name)) {
             encoder->feeds[i].index = TD_FEED_FREE; /* left out, it is the length of the features */
+            t->features_length = (int32_t)i;
+        }
 }

@@ -35,6 +35,7 @@ typedef struct drive {
     const drive_args *args;
     const char *path;
     treadle_model *model;      /* NULL: not opened yet */
+    size_t n_tensor_rows;      /* dimension 0 of the latest tensor with several dimensions: rows of sound */
     treadle_generator *stream; /* of the latest transduce, which the next one may continue */
     td_arena keep;             /* of the model's options */
     td_arena arena;            /* of this request */
@@ -327,6 +328,7 @@ static treadle_status give_tensors(drive *d, treadle_generator *g, const td_json
         if (!name || !file) return fail(d, "tensors: expected the name of a file for \"%.*s\"", TD_STR_ARGS(t->key));
         status = treadle_value_read_npy(file, &value, &d->error);
         if (status == TREADLE_OK) status = treadle_value_tensor(value, &tensor, &d->error);
+        if (status == TREADLE_OK && tensor.rank > 1 && tensor.dims[0] > 0) d->n_tensor_rows = (size_t)tensor.dims[0];
         if (status == TREADLE_OK) status = treadle_generator_set_tensor(g, name, &tensor, &d->error);
         treadle_value_release(value);
     }
@@ -523,25 +525,30 @@ static treadle_status open_stream(drive *d) {
 }
 
 static treadle_status op_transduce(drive *d) {
-    static const treadle_ids nothing;
     treadle_status status = open_stream(d);
 
+    d->n_tensor_rows = 1;
     if (status == TREADLE_OK) status = give_tensors(d, d->stream, td_json_get(d->request, "tensors"));
-    if (status == TREADLE_OK) status = treadle_generator_append(d->stream, &nothing, 1, &d->error);
+    size_t n_rows = d->n_tensor_rows;
+    const treadle_ids *nothing = TD_ARENA_ARRAY(&d->arena, treadle_ids, n_rows);
+    if (!nothing) return fail(d, "out of memory");
+    if (status == TREADLE_OK) status = treadle_generator_append(d->stream, nothing, n_rows, &d->error);
     if (status == TREADLE_OK) status = treadle_generator_run(d->stream, -1, NULL, NULL, &d->error);
     if (status != TREADLE_OK) return status;
     td_json_begin_object(&d->out);
     td_json_key(&d->out, "tokens");
     td_json_begin_array(&d->out);
-    write_ids(d, treadle_generator_new_ids(d->stream, 0));
+    for (size_t r = 0; r < n_rows; r++) write_ids(d, treadle_generator_new_ids(d->stream, r));
     td_json_end_array(&d->out);
     td_json_key(&d->out, "frames");
     td_json_begin_array(&d->out);
-    td_json_begin_array(&d->out);
-    size_t n = 0;
-    const int64_t *frames = treadle_generator_new_frames(d->stream, 0, &n);
-    for (size_t i = 0; i < n; i++) td_json_write_int(&d->out, frames[i]);
-    td_json_end_array(&d->out);
+    for (size_t r = 0; r < n_rows; r++) {
+        size_t n = 0;
+        const int64_t *frames = treadle_generator_new_frames(d->stream, r, &n);
+        td_json_begin_array(&d->out);
+        for (size_t i = 0; i < n; i++) td_json_write_int(&d->out, frames[i]);
+        td_json_end_array(&d->out);
+    }
     td_json_end_array(&d->out);
     write_runs(d, d->stream);
     td_json_end_object(&d->out);
