@@ -53,7 +53,13 @@ static void check_range(const td_json *value, const td_field *field, td_messages
     if (!low && v <= field->max && isfinite(v) && !beyond) return;
     td_place place = td_tree_place(m->arena, value, false);
     const char *what = integer ? "an integer" : "a number";
-    if (field->flags & TD_FIELD_OPEN)
+    if (field->flags & TD_FIELD_OPEN && !low && field->max < COUNT_MAX)
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s above %.15g and at most %.15g, found %.15g", what,
+                        field->min, field->max, v);
+    else if (field->flags & TD_FIELD_OPEN && !low)
+        td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s above %.15g and below %.0f, found %.15g", what,
+                        field->min, COUNT_MAX, v);
+    else if (field->flags & TD_FIELD_OPEN)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected %s above %.15g, found %.15g", what, field->min, v);
     else if (integer && field->max >= COUNT_MAX && low)
         td_messages_add(m, TREADLE_MESSAGE_ERROR, place, "expected an integer of at least %.0f, found %.15g",

@@ -133,6 +133,10 @@ static void find_crop(td_plan_build_ctx *b, td_plan_step *step) {
 static void declared_loop(td_plan_build_ctx *b, td_plan_step *step) {
     const td_plan_session *s = &b->plan->sessions[step->session];
     const td_config_step *c = step->config;
+    if (s->takes_tokens && step->when != TD_WHEN_ONCE) {
+        fail_step(b, step, "expected images under loop \"per_image\", found the tokens", (td_str){0});
+        return;
+    }
     step->loop_input = c->loop_over.n ? td_plan_input_index(s, c->loop_over) : default_loop_input(s);
     if (step->loop_input < 0) step->loop_input = default_loop_input(s); /* a wrong name is reported with the steps */
     if (step->loop_input < 0) {

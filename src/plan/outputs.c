@@ -146,6 +146,24 @@ static void check_alone(td_plan_build_ctx *b) {
     }
 }
 
+/* Every token is chosen from the logits of a step that ran for the one before. */
+static void check_always_there(td_plan_build_ctx *b) {
+    const td_plan *plan = b->plan;
+    bool prompt = false, decode = false;
+    if (plan->decoder < 0 || plan->transducer.present || b->messages->n_errors) return;
+    for (size_t k = 0; k < plan->n_steps; k++) {
+        if (plan->sessions[plan->steps[k].session].logits < 0) continue;
+        prompt |= plan->steps[k].when != TD_WHEN_DECODE;
+        decode |= plan->steps[k].when == TD_WHEN_ALWAYS || plan->steps[k].when == TD_WHEN_DECODE;
+    }
+    if (prompt && decode) return;
+    td_messages_add(
+        b->messages, TREADLE_MESSAGE_WARNING, td_plan_session_place(b, &plan->sessions[plan->decoder]),
+        "no step that runs %s gives logits: %s can be generated (expected a step that is run \"always\", or "
+        "one \"prompt\" and one \"decode\")",
+        prompt ? "after the first token" : "with a prompt", prompt ? "one token" : "nothing");
+}
+
 static void describe_logits(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t k = 0; k < plan->n_steps && plan->decoder < 0; k++)
@@ -209,4 +227,5 @@ void td_plan_find_outputs(td_plan_build_ctx *b) {
         if (plan->decoder < 0) find_pooling(b);
     }
     check_alone(b);
+    check_always_there(b);
 }

@@ -122,7 +122,17 @@ static void pair_declared(pairing *p) {
     for (size_t k = 0; k < c->n_recurrent; k++) {
         const td_config_recurrent *row = &c->recurrent[k];
         ptrdiff_t in = declared_port(p, row->input, true), out = declared_port(p, row->output, false);
-        if (in < 0 || out < 0 || p->in_done[in] || p->out_done[out]) continue;
+        if (in < 0 || out < 0) continue;
+        if (p->in_done[in] || p->out_done[out]) {
+            bool input = p->in_done[in];
+            td_str name = input ? row->input : row->output;
+            td_messages_add(p->b->messages, td_plan_misfit(p->b),
+                            td_tree_place(p->b->messages->arena, input ? row->input_json : row->output_json, false),
+                            "expected an %s that is nothing else yet, found \"%.*s\", which is %s",
+                            input ? "input" : "output", (int)TD_MIN(name.n, (size_t)200), name.p,
+                            input ? "fed by a role, or declared twice" : "the logits, or declared twice");
+            continue;
+        }
         if (!fits(&p->sig->inputs[in], &p->sig->outputs[out])) {
             td_messages_add(
                 p->b->messages, td_plan_misfit(p->b), td_tree_place(p->b->messages->arena, row->json, false),
@@ -139,9 +149,37 @@ static void pair_declared(pairing *p) {
     }
 }
 
+static bool any_matches(const td_plan *plan, td_str pattern) {
+    for (size_t k = 0; k < plan->n_sessions; k++) {
+        const td_signature *sig = plan->sessions[k].signature;
+        for (size_t i = 0; sig && i < sig->n_inputs + sig->n_outputs; i++) {
+            td_str name = i < sig->n_inputs ? sig->inputs[i].name : sig->outputs[i - sig->n_inputs].name;
+            if (match_pattern(pattern, name) >= 0) return true;
+        }
+    }
+    return false;
+}
+
+/* Patterns of a file that means them (version 1 files carry defaults that need not) and that no name has. */
+static void check_patterns(td_plan_build_ctx *b) {
+    static const char *const keys[] = {"past_key_pattern",      "past_value_pattern", "present_key_pattern",
+                                       "present_value_pattern", "past_pattern",       "present_pattern"};
+    const td_json *kv = td_json_get(b->config->state.json, "kv_cache");
+    for (size_t i = 0; i < TD_COUNT(keys) && b->config->version != 1; i++) {
+        const td_json *v = td_json_get(kv, keys[i]);
+        if (!v || v->kind != TD_JSON_STRING || any_matches(b->plan, v->string)) continue;
+        td_messages_add(
+            b->messages, TREADLE_MESSAGE_WARNING, td_tree_place(b->messages->arena, v, false),
+            "expected a name of the graphs with {layer} or %%d for the layer, found \"%.*s\", which matches none: "
+            "the caches are found by their names",
+            (int)TD_MIN(v->string.n, (size_t)200), v->string.p);
+    }
+}
+
 /* Declared pairs that no session has. */
 static void check_declared(td_plan_build_ctx *b) {
     const td_config_state *c = &b->config->state;
+    check_patterns(b);
     for (size_t k = 0; k < c->n_recurrent; k++) {
         const td_config_recurrent *row = &c->recurrent[k];
         bool in = false, out = false;
