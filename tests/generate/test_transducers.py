@@ -37,29 +37,22 @@ class Model:
         save(os.path.join(folder, "encoder.onnx"), nodes,
              [info("audio_signal", T.FLOAT, ["B", "T", FEATURES]), info("length", T.INT64, ["B"]), info("cache", T.FLOAT, ["B", 1, D])],
              [info("encoder_output", T.FLOAT, frames), info("encoded_len", T.INT64, ["B"]), info("cache_next", T.FLOAT, ["B", 1, D])],
-             {
-    "W" : normal(FEATURES, D),
-          "U" : normal(D, D),
-                "zero" : np.int64([0]),
-                "minus" : np.int64([-1]),
-                "far" : np.int64([2 * *40]),
-                "axis" : np.int64([1])})
+             {"W": normal(FEATURES, D), "U": normal(D, D), "zero": np.int64([0]), "minus": np.int64([-1]), "far": np.int64([2**40]),
+              "axis": np.int64([1])})
         table = normal(VOCAB, D)
         if stateless:
             save(os.path.join(folder, "predictor.onnx"),
                  [node("Gather", ["table", "targets"], ["e"]), node("Mul", ["e", "weights"], ["weighted"]),
                   node("ReduceSum", ["weighted", "axis"], ["predicted"], keepdims=1)],
                  [info("targets", T.INT64, ["B", 2])], [info("predicted", T.FLOAT, ["B", 1, D])],
-                 {
-    "table" : table, "weights" : np.float32([[ [0.4], [1] ]]), "axis" : np.int64([1])})
+                 {"table": table, "weights": np.float32([[[0.4], [1]]]), "axis": np.int64([1])})
         else:
             save(os.path.join(folder, "predictor.onnx"),
                  [node("Gather", ["table", "targets"], ["e"]), node("Transpose", ["state"], ["before"], perm=[1, 0, 2]),
                   node("Add", ["e", "before"], ["sum"]), node("Tanh", ["sum"], ["predicted"]),
                   node("Transpose", ["predicted"], ["state_next"], perm=[1, 0, 2])],
                  [info("targets", T.INT64, ["B", 1]), info("state", T.FLOAT, [1, "B", D])],
-                 [info("predicted", T.FLOAT, ["B", 1, D]), info("state_next", T.FLOAT, [1, "B", D])], {
-    "table" : table})
+                 [info("predicted", T.FLOAT, ["B", 1, D]), info("state_next", T.FLOAT, [1, "B", D])], {"table": table})
         frame = ["B", D, 1] if channels_first else ["B", 1, D]
         perm = [0, 2, 1] if channels_first else [0, 1, 2]
         save(os.path.join(folder, "joiner.onnx"),
@@ -67,8 +60,7 @@ class Model:
               node("MatMul", ["t", "V"], ["flat"]), node("Unsqueeze", ["flat", "axis"], ["logits"])],
              [info("encoder_frame", T.FLOAT, frame), info("decoder_out", T.FLOAT, ["B", 1, D])],
              [info("logits", T.FLOAT, ["B", 1, 1, VOCAB + len(durations)])],
-             {
-    "V" : normal(D, VOCAB + len(durations)), "axis" : np.int64([1])})
+             {"V": normal(D, VOCAB + len(durations)), "axis": np.int64([1])})
         generation = {"max_length": 200, "blank_penalty": penalty}
         if most:
             generation["max_symbols_per_step"] = most
@@ -96,8 +88,7 @@ class Model:
         if self.stateless:
             last = ([BLANK, BLANK] + tokens)[-2:]
             return self.run("predictor", {"targets": np.int64([last])})[0], None
-        return self.run("predictor", {
-    "targets" : np.int64([[tokens [-1] if tokens else BLANK]]), "state" : state})
+        return self.run("predictor", {"targets": np.int64([[tokens[-1] if tokens else BLANK]]), "state": state})
 
     def search(self, chunks, limit=200):
         """Tokens and frames of each chunk."""
