@@ -64,6 +64,22 @@ const td_value *td_exec_wire_value(const td_exec *e, const td_exec_run *run, int
 
 /* --- before a run */
 
+/* What the caller gave for an input that the runtime would make; NULL: nothing. It belongs to the prompt as a whole. */
+static const td_value *given_value(const td_exec *e, const td_exec_run *run, int32_t session, size_t i) {
+    const td_exec_row *row = &run->rows[run->first_row];
+    int32_t request = e->plan->sessions[session].given[i];
+    if (request < 0 || !run->prompt || !row->requests || !row->fresh_requests) return NULL;
+    return row->requests[request].kind == TD_VALUE_TENSOR ? &row->requests[request] : NULL;
+}
+
+static treadle_status check_given(const td_exec_run *run, const td_light_port *port, const td_tensor *t,
+                                  treadle_error *err) {
+    if (t->shape.rank > 0 && t->shape.dims[t->shape.rank - 1] == run->n) return TREADLE_OK;
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected a number for each of %lld tokens, found %lld",
+                   TD_STR_ARGS(port->name), (long long)run->n,
+                   (long long)(t->shape.rank > 0 ? t->shape.dims[t->shape.rank - 1] : 1));
+}
+
 static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t session, size_t i, treadle_error *err) {
     const td_plan_session *s = &e->plan->sessions[session];
     const td_light_port *port = &s->signature->inputs[i];
@@ -72,7 +88,12 @@ static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t ses
     const td_value *found = NULL;
     *value = (td_value){0};
     switch (feed.kind) {
-    case TD_FEED_ROLE: td_exec_fill_role(e, run, session, i, value); return TREADLE_OK;
+    case TD_FEED_ROLE:
+        found = given_value(e, run, session, i);
+        if (!found) td_exec_fill_role(e, run, session, i, value);
+        else TD_TRY(check_given(run, port, &found->tensor, err));
+        if (!found) return TREADLE_OK;
+        break;
     case TD_FEED_STATE:
         value->kind = TD_VALUE_TENSOR;
         if (run->n_rows > 1 && e->stacks[feed.index].whole.kind != TD_VALUE_NONE) *value = e->stacks[feed.index].whole;

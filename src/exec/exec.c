@@ -194,15 +194,17 @@ treadle_status td_exec_reserve(td_exec *e, int64_t tokens, treadle_error *err) {
 
 /* --- forward */
 
-/* Tensors of the request that a prompt step reads belong to the prompt as a whole: it is not cut. */
+/* Tensors of the request that a prompt step reads, or that stand beside its tokens, belong to the prompt as a whole: it is not cut. */
 static bool has_features(const td_exec *e, const td_exec_row *row) {
     if (!row->requests || !row->fresh_requests) return false;
     for (size_t k = 0; k < e->plan->n_steps; k++) {
         const td_plan_session *s = &e->plan->sessions[e->plan->steps[k].session];
-        if (e->plan->steps[k].when != TD_WHEN_PROMPT) continue;
-        for (size_t i = 0; i < s->signature->n_inputs; i++)
-            if (s->feeds[i].kind == TD_FEED_REQUEST && row->requests[s->feeds[i].index].kind != TD_VALUE_NONE)
+        bool prompt = e->plan->steps[k].when == TD_WHEN_PROMPT;
+        for (size_t i = 0; i < s->signature->n_inputs; i++) {
+            if (s->given[i] >= 0 && row->requests[s->given[i]].kind != TD_VALUE_NONE) return true;
+            if (prompt && s->feeds[i].kind == TD_FEED_REQUEST && row->requests[s->feeds[i].index].kind != TD_VALUE_NONE)
                 return true;
+        }
     }
     return false;
 }

@@ -73,13 +73,15 @@ static void open_session(td_plan_build_ctx *b, const td_config_session *config, 
     size_t n_in = s->signature->n_inputs, n_out = s->signature->n_outputs;
     s->roles = TD_ARENA_ARRAY(arena, td_role, n_in);
     s->feeds = TD_ARENA_ARRAY(arena, td_feed, n_in);
+    s->given = TD_ARENA_ARRAY(arena, int32_t, n_in);
     s->out_state = TD_ARENA_ARRAY(arena, int32_t, n_out);
-    if (!s->roles || !s->feeds || !s->out_state || !take_names_apart(b, index)) {
+    if (!s->roles || !s->feeds || !s->given || !s->out_state || !take_names_apart(b, index)) {
         b->out_of_memory = true;
         return;
     }
     for (size_t i = 0; i < n_in; i++)
         s->feeds[i] = (td_feed){TD_FEED_NONE, td_plan_is_optional(s, i) ? TD_FEED_FREE : TD_FEED_UNFED};
+    for (size_t i = 0; i < n_in; i++) s->given[i] = -1;
     for (size_t o = 0; o < n_out; o++) s->out_state[o] = -1;
     check_renames(b, s, config->inputs, config->n_inputs, true);
     check_renames(b, s, config->outputs, config->n_outputs, false);

@@ -34,6 +34,16 @@ static bool is_made(const td_plan_build_ctx *b, int32_t session, size_t input) {
     return false;
 }
 
+/* The request tensor of an input's name; -1: out of memory. */
+static int32_t request_for(td_plan_build_ctx *b, int32_t session, size_t input, bool optional) {
+    int32_t request = td_plan_request_of(b, b->plan->sessions[session].signature->inputs[input].name, optional);
+    if (request >= 0 && b->plan->requests[request].session < 0) {
+        b->plan->requests[request].session = session;
+        b->plan->requests[request].input = (int32_t)input;
+    }
+    return request;
+}
+
 static void feed_roles(td_plan_build_ctx *b, int32_t session) {
     td_plan_session *s = &b->plan->sessions[session];
     if (b->generic || (!s->takes_tokens && !b->follows[session])) return;
@@ -43,6 +53,7 @@ static void feed_roles(td_plan_build_ctx *b, int32_t session) {
         if (role == TD_ROLE_ATTENTION_MASK && is_source_mask(s, i)) role = s->roles[i] = TD_ROLE_ENCODER_ATTENTION_MASK;
         if (role == TD_ROLE_ENCODER_ATTENTION_MASK && !b->plan->source_prompt && is_made(b, session, i)) continue;
         s->feeds[i] = (td_feed){TD_FEED_ROLE, (int32_t)role};
+        if (role == TD_ROLE_TOKEN_TYPE_IDS) s->given[i] = request_for(b, session, i, true);
     }
 }
 
@@ -202,12 +213,8 @@ static void feed_requests(td_plan_build_ctx *b, int32_t session, bool all) {
         bool medium = td_name_modality(name) != TD_MODALITY_NONE && (!tokens || !td_name_is_features(name));
         if (!all && !medium && !is_expected_output(b->config, name)) continue;
         if (all && tokens && s->feeds[i].index == TD_FEED_FREE) continue; /* left out */
-        int32_t request = td_plan_request_of(b, name, s->feeds[i].index == TD_FEED_FREE);
+        int32_t request = request_for(b, session, i, s->feeds[i].index == TD_FEED_FREE);
         if (request < 0) return;
-        if (b->plan->requests[request].session < 0) {
-            b->plan->requests[request].session = session;
-            b->plan->requests[request].input = (int32_t)i;
-        }
         s->feeds[i] = (td_feed){TD_FEED_REQUEST, request};
     }
 }

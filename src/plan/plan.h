@@ -91,6 +91,7 @@ typedef struct td_plan_session {
     td_signature *signature; /* owned by the plan */
     td_role *roles;          /* [n_inputs]: by name, rename, or the op that takes it */
     td_feed *feeds;          /* [n_inputs] */
+    int32_t *given;          /* [n_inputs]: the request tensor that wins over the input's role in a prompt, or -1 */
     int32_t *out_state;      /* [n_outputs]: state tensor that it becomes, or cross cache that it fills, or -1 */
     bool takes_tokens;       /* ids or embeddings: roles apply */
     bool takes_source;       /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
