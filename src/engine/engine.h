@@ -79,9 +79,9 @@ typedef struct td_engine {
     void (*ctx_free)(td_session_ctx *ctx);
     treadle_status (*run)(td_session_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
                           treadle_error *err);
-    /* From now on runs end with TREADLE_CANCELLED soon after *cancel has become true; NULL (as at first): they end by themselves. The
-     * member may be NULL: the engine cannot. */
-    void (*watch)(td_session_ctx *ctx, const atomic_bool *cancel);
+    /* While on, a run ends soon, with TREADLE_CANCELLED, and so does every later one. The one function that any thread may call
+     * while another runs the context. */
+    void (*interrupt)(td_session_ctx *ctx, bool on);
     bool (*can_pick_rows)(const td_session *session, size_t output);
     treadle_status (*pick_rows)(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
                                 treadle_error *err);

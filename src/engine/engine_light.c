@@ -67,7 +67,7 @@ static treadle_status light_run(td_session_ctx *ctx, const td_value *inputs, td_
     return td_light_run(ctx_of(ctx), inputs, outputs, skip, err);
 }
 
-static void light_watch(td_session_ctx *ctx, const atomic_bool *cancel) { td_light_watch(ctx_of(ctx), cancel); }
+static void light_interrupt(td_session_ctx *ctx, bool on) { td_light_interrupt(ctx_of(ctx), on); }
 
 static bool light_can_pick_rows(const td_session *session, size_t output) {
     return td_light_can_pick_rows(light_of(session), output);
@@ -126,7 +126,7 @@ const td_engine td_engine_light = {
     .ctx_new = light_ctx_new,
     .ctx_free = light_ctx_free,
     .run = light_run,
-    .watch = light_watch,
+    .interrupt = light_interrupt,
     .can_pick_rows = light_can_pick_rows,
     .pick_rows = light_pick_rows,
     .keep = light_keep,

@@ -9,6 +9,8 @@
 
 #include "base/alloc.h"
 
+#include <stdatomic.h>
+
 typedef struct ort_session {
     td_ort *ort;
     td_signature *signature;
@@ -23,7 +25,8 @@ typedef struct ort_session {
 typedef struct ort_ctx {
     const ort_session *session;
     OrtRunOptions *run_options;
-    OrtIoBinding *binding; /* made when an output is kept on a device */
+    atomic_bool interrupted; /* run_options says it too */
+    OrtIoBinding *binding;   /* made when an output is kept on a device */
     /* of one run, in the order in which ONNX Runtime is given them */
     const char **input_names, **output_names;
     OrtValue **inputs, **outputs;
@@ -398,6 +401,8 @@ static treadle_status engine_run(td_session_ctx *ctx, const td_value *inputs, td
     treadle_status status = take_inputs(c, inputs, outputs, skip, err);
     if (status == TREADLE_OK) status = take_outputs(c, inputs, outputs, skip, err);
     if (status == TREADLE_OK && c->n_out) status = c->keeps_any ? run_binding(c, err) : run_plain(c, err);
+    if (status != TREADLE_OK && atomic_load_explicit(&c->interrupted, memory_order_relaxed))
+        status = td_fail(err, TREADLE_CANCELLED, "cancelled");
     for (size_t i = 0; i < c->n_in; i++)
         if (c->owned[i]) api->ReleaseValue(c->inputs[i]);
     release_held(c); /* only now: an input may have been one of them */
@@ -407,6 +412,15 @@ static treadle_status engine_run(td_session_ctx *ctx, const td_value *inputs, td
         c->outputs[k] = NULL;
     }
     return status;
+}
+
+/* ONNX Runtime looks at its flag before each node. */
+static void engine_interrupt(td_session_ctx *ctx, bool on) {
+    ort_ctx *c = ctx_of(ctx);
+    const td_ort_api *api = &c->session->ort->api;
+    atomic_store_explicit(&c->interrupted, on, memory_order_relaxed);
+    OrtStatus *failed = on ? api->RunOptionsSetTerminate(c->run_options) : api->RunOptionsUnsetTerminate(c->run_options);
+    if (failed) api->ReleaseStatus(failed); /* it then runs to its end */
 }
 
 /* ONNX Runtime computes all positions. */
@@ -473,6 +487,7 @@ const td_engine td_engine_ort = {
     .ctx_new = engine_ctx_new,
     .ctx_free = engine_ctx_free,
     .run = engine_run,
+    .interrupt = engine_interrupt,
     .can_pick_rows = engine_can_pick_rows,
     .pick_rows = engine_pick_rows,
     .keep = engine_keep,

@@ -10,6 +10,7 @@ treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, tread
     td_arena_init(a);
     ctx->light = light;
     ctx->outermost = ctx;
+    atomic_init(&ctx->interrupted, false);
     ctx->values = TD_ARENA_ARRAY(a, td_value, g->values.n);
     ctx->places = TD_ARENA_ARRAY(a, td_place, g->values.n);
     ctx->demands = TD_ARENA_ARRAY(a, td_demand, g->values.n);
@@ -35,6 +36,10 @@ treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, tread
     if (status == TREADLE_OK) *out = ctx;
     else td_light_ctx_free(ctx);
     return status;
+}
+
+void td_light_interrupt(td_light_ctx *ctx, bool on) {
+    atomic_store_explicit(&ctx->interrupted, on, memory_order_relaxed);
 }
 
 void td_light_ctx_free(td_light_ctx *ctx) {

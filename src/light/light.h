@@ -6,8 +6,6 @@
 #ifndef TD_LIGHT_LIGHT_H
 #define TD_LIGHT_LIGHT_H
 
-#include <stdatomic.h>
-
 #include "onnx/model.h"
 #include "tensor/value.h"
 
@@ -73,8 +71,9 @@ void td_light_ctx_free(td_light_ctx *ctx);
 treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
                             treadle_error *err);
 
-/* From now on a run ends with TREADLE_CANCELLED, between two nodes or iterations, once *cancel is true. NULL (as at first): never. */
-void td_light_watch(td_light_ctx *ctx, const atomic_bool *cancel);
+/* While on, a run ends after the node it is at, with TREADLE_CANCELLED, and so does every later one. The one call that any thread
+ * may make while another runs the context. */
+void td_light_interrupt(td_light_ctx *ctx, bool on);
 
 /* Logits of few positions: if output `index` [batch, seq, ...] is made by row-wise ops (norm, matmul with constant weights, ...),
  * td_light_can_pick_rows says so, and a run after td_light_pick_rows(ctx, positions[batch][n], n) computes only these

@@ -206,11 +206,13 @@ static void name_step(const td_step *step, treadle_error *err) {
     if (!strstr(err->message, where)) td_error_context(err, "%s", where);
 }
 
-void td_light_watch(td_light_ctx *ctx, const atomic_bool *cancel) { ctx->cancel = cancel; }
+bool td_ctx_interrupted(const td_light_ctx *ctx) {
+    return atomic_load_explicit(&ctx->outermost->interrupted, memory_order_relaxed);
+}
 
-bool td_ctx_cancelled(const td_light_ctx *ctx) {
-    const atomic_bool *cancel = ctx->outermost->cancel;
-    return cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+static treadle_status run_unless_interrupted(td_light_ctx *ctx, td_step *step, treadle_error *err) {
+    if (TD_UNLIKELY(td_ctx_interrupted(ctx))) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+    return run_step(ctx, step, err);
 }
 
 treadle_status td_ctx_steps(td_light_ctx *ctx, treadle_error *err) {
@@ -218,16 +220,12 @@ treadle_status td_ctx_steps(td_light_ctx *ctx, treadle_error *err) {
     bool timed = ctx->node_ns != NULL;
     for (size_t s = 0; s < p->n_steps; s++) {
         td_step *step = &p->steps[s];
-        if (TD_UNLIKELY(td_ctx_cancelled(ctx))) {
-            ctx->broken = true;
-            return td_fail(err, TREADLE_CANCELLED, "cancelled");
-        }
         uint64_t begin = timed ? td_time_ns() : 0;
-        treadle_status status = run_step(ctx, step, err);
+        treadle_status status = run_unless_interrupted(ctx, step, err);
         if (timed) ctx->node_ns[step->node] += td_time_ns() - begin;
         end_step(ctx, step);
         if (TD_UNLIKELY(status != TREADLE_OK)) {
-            name_step(step, err);
+            if (status != TREADLE_CANCELLED) name_step(step, err);
             ctx->broken = true;
             return status;
         }

@@ -177,7 +177,7 @@ treadle_status td_body_step(td_body_run *b) {
     uint64_t most = ctx->light->options.max_steps;
     if (TD_UNLIKELY(++ctx->outermost->n_steps > most && most))
         return td_fail(b->caller->err, TREADLE_LIMIT, "subgraphs ran more than %llu times", (unsigned long long)most);
-    if (TD_UNLIKELY(td_ctx_cancelled(ctx))) return td_fail(b->caller->err, TREADLE_CANCELLED, "cancelled");
+    if (TD_UNLIKELY(td_ctx_interrupted(ctx))) return td_fail(b->caller->err, TREADLE_CANCELLED, "cancelled");
     td_ctx_release(ctx);
     for (size_t k = 0; k < g->n_outputs; k++) ctx->bindings[k].direct = false;
     for (size_t k = g->n_outputs; k-- > 0;) /* a value that is several outputs: the first is written directly */

@@ -10,6 +10,8 @@
 #include "light/ir.h"
 #include "light/packs.h"
 
+#include <stdatomic.h>
+
 /* An output whose positions can be picked: its row gathers (pass/pick_rows.c) read what the ctx was told. */
 struct td_light {
     td_onnx_model *model; /* NULL: a body */
@@ -137,7 +139,6 @@ struct td_light_ctx {
     const td_light *light;
     td_light_ctx *outermost;   /* of a body's ctx; else itself */
     uint64_t n_steps;          /* outermost: of bodies, in this run */
-    const atomic_bool *cancel; /* outermost: ends the run; may be NULL */
     td_arena arena;
     td_value *values; /* by id */
     td_place *places;
@@ -156,6 +157,7 @@ struct td_light_ctx {
     size_t slab_bytes;
     td_blocks blocks;
     size_t n_held;                 /* blocks and references that values hold */
+    atomic_bool interrupted;       /* outermost: runs end; set by any thread */
     bool broken;                   /* the last run failed: any value may hold something */
     size_t scratch_used;           /* of the current step */
     TD_VEC(void *) scratch_blocks; /* of the current step */
@@ -170,7 +172,7 @@ treadle_status td_program_plan(td_light_ctx *ctx, td_program *program, treadle_e
 void td_ctx_release(td_light_ctx *ctx);
 treadle_status td_ctx_plan(td_light_ctx *ctx, treadle_error *err);
 treadle_status td_ctx_steps(td_light_ctx *ctx, treadle_error *err);
-bool td_ctx_cancelled(const td_light_ctx *ctx); /* td_light_watch */
+bool td_ctx_interrupted(const td_light_ctx *ctx);
 
 /* Gives output `k` of the current step memory for its dtype and shape (run_memory.c). */
 treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_error *err);

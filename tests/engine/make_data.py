@@ -53,3 +53,7 @@ save("sequence", [h.make_node("Identity", ["seq"], ["same"]), h.make_node("Seque
 save("fixed", [h.make_node("Add", ["x", "x"], ["y"])], [info("x", T.FLOAT, [2, 3])], [info("y", T.FLOAT, [2, 3])])
 save("late", [h.make_node("Neg", ["x"], ["y"]), h.make_node("Mul", ["y", "y"], ["m"]), h.make_node("Mul", ["x", "m"], ["z"])], [info("x", T.FLOAT, [2, 3])],
      [info("y", T.FLOAT, [2, 3]), info("z", T.FLOAT, [2, 3])])
+more = h.make_node("Identity", ["go"], ["on"])
+body = h.make_graph([more, h.make_node("Add", ["v", "v"], ["w"])], "body", [info("i", T.INT64, []), info("go", T.BOOL, []), info("v", T.FLOAT, [1])],
+                    [info("on", T.BOOL, []), info("w", T.FLOAT, [1])])
+save("endless", [h.make_node("Loop", ["", "forever", "x"], ["y"], body=body)], [info("x", T.FLOAT, [1]), info("forever", T.BOOL, [])], [info("y", T.FLOAT, [1])])

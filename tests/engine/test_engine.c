@@ -6,7 +6,9 @@
 #include "engine/engine.h"
 #include "tensor/half.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 static const char *data_path(const char *format, const char *name, int set, int index) {
     char path[256];
@@ -226,6 +228,46 @@ TEST(runs_and_picks) {
     engine->ctx_free(ctx);
     engine->close(session);
 }
+
+/* --- interrupted runs */
+
+static void *interrupt_soon(void *arg) {
+    const struct timespec a_while = {.tv_nsec = 50 * 1000 * 1000}; /* the loop has begun, most likely; right either way */
+    nanosleep(&a_while, NULL);
+    const td_engine *engine = ((void **)arg)[0];
+    engine->interrupt(((void **)arg)[1], true);
+    return NULL;
+}
+
+/* endless.onnx: y = x + x as long as forever is true. */
+static void check_interrupt(const td_engine *engine) {
+    treadle_error err = {0};
+    td_engine_options options = options_for(engine);
+    td_session *session = NULL;
+    td_session_ctx *ctx = NULL;
+    pthread_t thread;
+    float x = 1;
+    bool forever = true;
+    CHECK_OK(engine->open(td_test_source("tests/engine/data/endless.onnx"), &options, &session, &err), &err);
+    CHECK_OK(engine->ctx_new(session, &ctx, &err), &err);
+    td_value in[2] = {{.kind = TD_VALUE_TENSOR}, {.kind = TD_VALUE_TENSOR}}, out = {0};
+    td_tensor_view(&in[0].tensor, TD_FLOAT, &(td_shape){1, {1}}, &x);
+    td_tensor_view(&in[1].tensor, TD_BOOL, &(td_shape){0}, &forever);
+    void *arg[] = {(void *)(uintptr_t)engine, ctx};
+    REQUIRE(pthread_create(&thread, NULL, interrupt_soon, arg) == 0);
+    CHECK_STATUS(engine->run(ctx, in, &out, NULL, &err), TREADLE_CANCELLED, &err);
+    pthread_join(thread, NULL);
+    CHECK_STATUS(engine->run(ctx, in, &out, NULL, &err), TREADLE_CANCELLED, &err); /* still on */
+    engine->interrupt(ctx, false);
+    forever = false;
+    CHECK_OK(engine->run(ctx, in, &out, NULL, &err), &err);
+    CHECK_NEAR(((float *)out.tensor.data)[0], 1, 0);
+    engine->ctx_free(ctx);
+    engine->close(session);
+}
+
+TEST(interrupt_light) { check_interrupt(&td_engine_light); }
+TEST(interrupt_ort) { check_interrupt(&td_engine_ort); }
 
 static void check_missing(const td_engine *engine) {
     treadle_error err = {0};
