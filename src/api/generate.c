@@ -49,7 +49,7 @@ void treadle_generator_free(treadle_generator *generator) { td_request_free(gene
 /* Callbacks must not change what is running, nor other threads. */
 static treadle_status need_idle(const treadle_generator *generator, treadle_error *error) {
     TD_NEED(generator);
-    if (!atomic_load(&generator->generation->running)) return TREADLE_OK;
+    if (!atomic_load(&generator->generation->interrupt.running)) return TREADLE_OK;
     return td_fail(error, TREADLE_INVALID_ARGUMENT,
                    "the generator is running: only treadle_generator_cancel may be called");
 }

@@ -419,7 +419,8 @@ static void engine_interrupt(td_session_ctx *ctx, bool on) {
     ort_ctx *c = ctx_of(ctx);
     const td_ort_api *api = &c->session->ort->api;
     atomic_store_explicit(&c->interrupted, on, memory_order_relaxed);
-    OrtStatus *failed = on ? api->RunOptionsSetTerminate(c->run_options) : api->RunOptionsUnsetTerminate(c->run_options);
+    OrtStatus *failed =
+        on ? api->RunOptionsSetTerminate(c->run_options) : api->RunOptionsUnsetTerminate(c->run_options);
     if (failed) api->ReleaseStatus(failed); /* it then runs to its end */
 }
 

@@ -111,6 +111,7 @@ static void free_session(td_exec *e, size_t i) {
 
 void td_exec_free(td_exec *e) {
     if (!e) return;
+    td_interrupt_leave(e);
     for (size_t i = 0; i < e->plan->n_sessions; i++) free_session(e, i);
     for (size_t r = 0; e->all && r < e->n_rows; r++) td_vec_free(&e->all[r]);
     for (size_t r = 0; e->lines && r < e->n_rows; r++) {
@@ -263,8 +264,7 @@ static bool needs_all(const td_exec *e, bool prompt) {
     return any && !e->has_past;
 }
 
-static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const atomic_bool *cancel,
-                                treadle_error *err) {
+static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, treadle_error *err) {
     bool prompt = rows[r].prompt, windows = e->plan->window.size > 0;
     treadle_status status = TREADLE_OK;
     int64_t missing = rows[r].n_ids - td_exec_length(e, r), limit = has_features(e, &rows[r]) ? missing : e->chunk;
@@ -275,10 +275,6 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, const a
     if (e->plan->position == TD_POSITION_MROPE_3D) TD_TRY(td_exec_place_tokens(e, r, &rows[r], err));
     rows[r].prompt = prompt || missing > 1; /* the last chunk of a prompt is a prompt too */
     while (status == TREADLE_OK && missing > 0) {
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed)) {
-            status = td_fail(err, TREADLE_CANCELLED, "cancelled");
-            break;
-        }
         td_exec_run run = next_run(e, rows, r, missing, limit);
         if ((run.pad_before || run.pad_after) && !e->plan->window.masked) {
             status =
@@ -323,16 +319,15 @@ static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *er
     return td_exec_roles_reserve(e, TD_MAX(tokens, source), TD_MAX(e->state->capacity, source), err);
 }
 
-treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
-    e->cancel = cancel;
-    if (e->runtime->hook) return td_exec_hook_forward(e, rows, cancel, err);
+treadle_status td_exec_forward(td_exec *e, td_exec_row *rows, treadle_error *err) {
+    if (e->runtime->hook) return td_exec_hook_forward(e, rows, err);
     renew_requests(e, rows);
     TD_TRY(make_room(e, rows, err));
     bool done = false;
     td_exec_align(e, rows);
     TD_TRY(td_exec_run_together(e, rows, &done, err));
     for (size_t r = 0; !done && r < e->n_rows; r++)
-        if (rows[r].live) TD_TRY(run_alone(e, rows, r, cancel, err));
+        if (rows[r].live) TD_TRY(run_alone(e, rows, r, err));
     return TREADLE_OK;
 }
 

@@ -4,11 +4,12 @@
  * state, the buffers of the roles (ids, mask, positions ...), and the values that outlive a step (outputs of once steps, held
  * wires, cross caches). td_exec_forward brings every row up to date with its timeline: rows with more than one new token run
  * alone over their part of the caches, so nothing is ever padded; rows with one new token each run together where the plan allows
- * it. Long prompts go in chunks, between which a cancel is seen.
+ * it. Long prompts go in chunks.
  * Invariant: nothing is allocated when the buffers are large enough (td_exec_reserve), and no name is looked up. */
 #ifndef TD_EXEC_EXEC_H
 #define TD_EXEC_EXEC_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "state/state.h"
@@ -81,6 +82,14 @@ typedef struct td_exec_stack {
         *parts; /* [n_rows]: the memory of the rows' values that it was made from; NULL where it is out of date */
 } td_exec_stack;
 
+/* Ends a run from another thread: that of every executor that has joined (interrupt.c). Owned by who owns the executors. */
+typedef struct td_interrupt {
+    atomic_bool running, on; /* on only while running */
+    pthread_mutex_t lock;
+    bool valid;
+    struct td_exec *execs;
+} td_interrupt;
+
 typedef struct td_exec {
     const td_runtime *runtime;
     const td_plan *plan;
@@ -117,9 +126,23 @@ typedef struct td_exec {
     int64_t *lengths;                  /* [n_rows], scratch */
     td_floats *all;                    /* [n_rows]: logits of all positions, appended when keep_all */
     bool keep_all;
-    bool keep_outputs;         /* no output is skipped */
-    const atomic_bool *cancel; /* ends runs of sessions, where the engine can; NULL: nothing does */
+    bool keep_outputs;       /* no output is skipped */
+    td_interrupt *interrupt; /* borrowed; NULL: never ended by others */
+    struct td_exec *next;    /* of that interrupt */
 } td_exec;
+
+treadle_status td_interrupt_init(td_interrupt *interrupt, treadle_error *err);
+void td_interrupt_end(td_interrupt *interrupt); /* no executor is left in it; one of zeros is fine */
+/* Around what td_interrupt_run may end; the latter does nothing outside, and may be called by any thread. */
+void td_interrupt_begin_run(td_interrupt *interrupt);
+void td_interrupt_end_run(td_interrupt *interrupt);
+void td_interrupt_run(td_interrupt *interrupt);
+void td_interrupt_join(td_interrupt *interrupt, td_exec *exec); /* td_exec_free leaves */
+void td_interrupt_leave(td_exec *exec);
+
+static inline bool td_interrupted(const td_interrupt *interrupt) {
+    return atomic_load_explicit(&interrupt->on, memory_order_relaxed);
+}
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err);
 void td_exec_free(td_exec *exec); /* NULL is fine */
@@ -129,9 +152,8 @@ treadle_status td_exec_clone(const td_exec *exec, td_exec **out, treadle_error *
 /* Room for rows of `tokens` tokens, so that steps up to there allocate nothing. */
 treadle_status td_exec_reserve(td_exec *exec, int64_t tokens, treadle_error *err);
 
-/* Runs what each live row has beyond what was run, one token at least. cancel may be NULL; when it becomes true the call ends
- * with TREADLE_CANCELLED: between chunks, and inside a session's run where the engine can. After a failure rows are where they were before the chunk that failed. */
-treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err);
+/* Runs what each live row has beyond what was run, one token at least. Ends with TREADLE_CANCELLED when interrupted. After a failure rows are where they were before the chunk that failed. */
+treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, treadle_error *err);
 
 /* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the row's last
  * run. Outputs are then in td_exec_output until the next call. */
@@ -190,7 +212,7 @@ void td_exec_stacks_free(td_exec *exec);
 void td_exec_stacks_forget(td_exec *exec); /* some row got another value */
 
 /* hook.c: the same as forward, truncate and free by native code. */
-treadle_status td_exec_hook_forward(td_exec *exec, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err);
+treadle_status td_exec_hook_forward(td_exec *exec, td_exec_row *rows, treadle_error *err);
 void td_exec_hook_truncate(td_exec *exec, size_t row, int64_t length);
 void td_exec_hook_end(td_exec *exec, size_t row);
 

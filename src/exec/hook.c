@@ -37,15 +37,14 @@ static treadle_status take(td_exec *e, td_exec_row *row, size_t r, const float *
     return TREADLE_OK;
 }
 
-treadle_status td_exec_hook_forward(td_exec *e, td_exec_row *rows, const atomic_bool *cancel, treadle_error *err) {
+treadle_status td_exec_hook_forward(td_exec *e, td_exec_row *rows, treadle_error *err) {
     const td_exec_hook *hook = e->runtime->hook;
     for (size_t r = 0; r < e->n_rows; r++) {
         td_exec_line *line = &e->lines[r];
         const float *logits = NULL;
         size_t n = 0;
         if (!rows[r].live) continue;
-        if (cancel && atomic_load_explicit(cancel, memory_order_relaxed))
-            return td_fail(err, TREADLE_CANCELLED, "cancelled");
+        if (e->interrupt && td_interrupted(e->interrupt)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
         rows[r].logits = NULL;
         if (!line->hook_data) TD_TRY(hook->begin(hook->self, e, r, &line->hook_data, err));
         TD_TRY(hook->forward(hook->self, line->hook_data, e, r, &rows[r], line->n_tokens, &logits, &n, err));

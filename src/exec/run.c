@@ -3,7 +3,6 @@
 
 treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
     const td_engine *engine = e->runtime->engines[session];
-    if (engine->watch) engine->watch(e->ctx[session], e->cancel);
     treadle_status status = e->copies[session] ? td_exec_call_copies(e, session, err)
                                                : engine->run(e->ctx[session], e->inputs[session], e->outputs[session],
                                                              e->skip[session], err);

@@ -210,7 +210,7 @@ static treadle_status step(search *s, int64_t n_new, bool *going, treadle_error 
         s->rows[i].ids = s->ids[i];
         s->rows[i].n_ids = g->timelines[row].n + n_new;
     }
-    TD_TRY(td_exec_forward(s->exec, s->rows, &g->cancel, err));
+    TD_TRY(td_exec_forward(s->exec, s->rows, err));
     if (!g->sampler.vocab) TD_TRY(td_sampler_init(&g->sampler, (size_t)s->exec->vocab, err));
     if (!s->processed && !(s->processed = td_alloc_array(g->sampler.vocab, sizeof *s->processed)))
         return td_fail_memory(err, "scores", g->sampler.vocab * sizeof *s->processed);
@@ -282,6 +282,7 @@ static treadle_status open_search(search *s, treadle_error *err) {
     td_generation *g = s->g;
     if (!alloc_beams(s)) return td_fail_memory(err, "beams", 0);
     TD_TRY(td_exec_new(g->runtime, s->n_all, &s->exec, err));
+    td_interrupt_join(&g->interrupt, s->exec);
     for (size_t i = 0; i < s->n_all; i++) {
         td_generation_fill_row(g, i / s->n_beams);
         s->rows[i] = g->rows[i / s->n_beams];
@@ -295,7 +296,7 @@ static treadle_status run_search(search *s, int64_t *n_new, treadle_error *err) 
     td_generation *g = s->g;
     bool going = true;
     for (*n_new = 0; going && *n_new < s->limit; ++*n_new) {
-        if (atomic_load_explicit(&g->cancel, memory_order_relaxed)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+        if (td_interrupted(&g->interrupt)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
         uint64_t begin = td_time_ns();
         treadle_status status = step(s, *n_new, &going, err);
         *(*n_new ? &g->decode_ns : &g->prefill_ns) += td_time_ns() - begin;
@@ -341,7 +342,7 @@ treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_s
         end_rows(g, TREADLE_FINISH_LENGTH);
         return TREADLE_OK;
     }
-    atomic_store(&g->running, true);
+    td_interrupt_begin_run(&g->interrupt);
     treadle_status status = td_generation_reserve(g, s.limit, &problem);
     if (status == TREADLE_OK) status = open_search(&s, &problem);
     if (status == TREADLE_OK) status = run_search(&s, &n_new, &problem);
@@ -349,8 +350,7 @@ treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_s
     for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) status = take_best(g, r, sink, ctx, &problem);
     for (size_t i = 0; s.exec && i < g->runtime->plan->n_sessions; i++) g->exec->runs[i] += s.exec->runs[i];
     free_search(&s);
-    atomic_store(&g->running, false);
-    atomic_store(&g->cancel, false);
+    td_interrupt_end_run(&g->interrupt);
     if (status == TREADLE_OK) return TREADLE_OK;
     end_rows(g, status == TREADLE_CANCELLED ? TREADLE_FINISH_CANCELLED : TREADLE_FINISH_ERROR);
     if (status == TREADLE_CANCELLED) return TREADLE_OK;

@@ -39,7 +39,7 @@ treadle_status td_generation_encode(td_generation *g, treadle_error *err) {
     }
     td_exec_keep_outputs(g->exec);
     treadle_status status = TREADLE_OK;
-    atomic_store(&g->running, true);
+    td_interrupt_begin_run(&g->interrupt);
     for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
         if (!t->fresh) continue;
@@ -51,8 +51,7 @@ treadle_status td_generation_encode(td_generation *g, treadle_error *err) {
         if (status == TREADLE_OK) status = keep_outputs(g, r, err);
         if (status == TREADLE_OK) t->fresh = t->fresh_requests = false;
     }
-    atomic_store(&g->running, false);
-    atomic_store(&g->cancel, false);
+    td_interrupt_end_run(&g->interrupt);
     return status;
 }
 

@@ -4,9 +4,7 @@
 
 enum { RESERVE_TOKENS = 512 }; /* per run at most; longer runs grow geometrically */
 
-void td_generation_cancel(td_generation *g) {
-    if (atomic_load(&g->running)) atomic_store(&g->cancel, true);
-}
+void td_generation_cancel(td_generation *g) { td_interrupt_run(&g->interrupt); }
 
 void td_generation_fill_row(td_generation *g, size_t r) {
     td_timeline *t = &g->timelines[r];
@@ -67,7 +65,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
         for (size_t r = 0; r < g->n_rows; r++) g->exec->all[r].n = 0;
     g->exec->keep_all = g->options.prompt_logits && prompt;
     uint64_t begin = td_time_ns();
-    treadle_status status = td_exec_forward(g->exec, g->rows, &g->cancel, err);
+    treadle_status status = td_exec_forward(g->exec, g->rows, err);
     *(prompt ? &g->prefill_ns : &g->decode_ns) += td_time_ns() - begin;
     if (status != TREADLE_OK) return status;
     for (size_t r = 0; r < g->n_rows; r++)
@@ -81,10 +79,9 @@ treadle_status td_generation_prefill(td_generation *g, treadle_error *err) {
     if (g->runtime->plan->transducer.present) return TREADLE_OK; /* features are heard by the run */
     if (g->runtime->plan->cannot_run) return td_generation_encode(g, err);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
-    atomic_store(&g->running, true);
+    td_interrupt_begin_run(&g->interrupt);
     treadle_status status = forward(g, true, err);
-    atomic_store(&g->running, false);
-    atomic_store(&g->cancel, false);
+    td_interrupt_end_run(&g->interrupt);
     return status;
 }
 
@@ -142,7 +139,7 @@ static treadle_status step(td_generation *g, int64_t limit, td_sink_fn *sink, vo
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
         if (t->finish != TREADLE_FINISH_NONE) continue;
-        if (atomic_load_explicit(&g->cancel, memory_order_relaxed)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+        if (td_interrupted(&g->interrupt)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
         int32_t id;
         TD_TRY(choose(g, r, &id, err));
         bool full = t->n >= g->options.max_length || (limit >= 0 && t->n - t->run_first >= limit);
@@ -180,7 +177,7 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
     treadle_status status = TREADLE_OK;
     uint64_t begin = td_time_ns(), prefill = g->prefill_ns, decode = g->decode_ns;
     treadle_error problem = {0};
-    atomic_store(&g->running, true);
+    td_interrupt_begin_run(&g->interrupt);
     if (going)
         status =
             td_generation_reserve(g, limit >= 0 ? TD_MIN(limit, (int64_t)RESERVE_TOKENS) : RESERVE_TOKENS, &problem);
@@ -188,8 +185,7 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
         status = step(g, limit, sink, ctx, &going, &problem);
         if (first) g->first_token_ns = td_time_ns() - begin;
     }
-    atomic_store(&g->running, false);
-    atomic_store(&g->cancel, false);
+    td_interrupt_end_run(&g->interrupt);
     g->decode_ns =
         decode + (td_time_ns() - begin) - (g->prefill_ns - prefill); /* sampling and sinks are part of a step */
     if (status == TREADLE_OK) return TREADLE_OK;

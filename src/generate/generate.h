@@ -3,7 +3,7 @@
  * A td_generation holds the tokens of every row, decides from logits what comes next and when a row ends. It knows no text: each
  * new token goes to a sink, which says whether the row goes on. append and rewind only change timelines; the next
  * forward runs what is missing, so that an appended or rewound row equals a fresh one.
- * Owns its executor, sampler and tokens. One thread at a time; only `cancel` may be set by others. */
+ * Owns its executor, sampler and tokens. One thread at a time; only td_generation_cancel is for others. */
 #ifndef TD_GENERATE_GENERATE_H
 #define TD_GENERATE_GENERATE_H
 
@@ -88,9 +88,8 @@ typedef struct td_generation {
     td_value *outputs; /* [n_rows, n_outputs]: of the latest pass of a model without logits */
     size_t n_outputs;
     td_floats vector;
-    atomic_bool cancel;
-    atomic_bool running;
-    bool fresh; /* appended or rewound since the last forward: the next one is a prompt */
+    td_interrupt interrupt; /* of its executors; runs are inside its begin and end */
+    bool fresh;             /* appended or rewound since the last forward: the next one is a prompt */
     int64_t prompt_tokens, new_tokens, decode_steps;
     uint64_t prefill_ns, decode_ns, first_token_ns;
 } td_generation;

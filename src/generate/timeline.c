@@ -18,12 +18,12 @@ treadle_status td_generation_new(const td_runtime *runtime, const td_generation_
     if (!options->has_seed) g->options.seed = td_time_ns() ^ ((uint64_t)(uintptr_t)g << 16);
     g->staged = td_alloc_zero(plan->n_requests, sizeof *g->staged);
     g->requests = td_alloc_zero(plan->n_requests, sizeof *g->requests);
-    if (!g->staged || !g->requests) {
+    treadle_status status =
+        g->staged && g->requests ? td_interrupt_init(&g->interrupt, err) : td_fail_memory(err, "a generator", 0);
+    if (status != TREADLE_OK) {
         td_generation_free(g);
-        return td_fail_memory(err, "a generator", 0);
+        return status;
     }
-    atomic_init(&g->cancel, false);
-    atomic_init(&g->running, false);
     *out = g;
     return TREADLE_OK;
 }
@@ -44,6 +44,7 @@ void td_generation_free(td_generation *g) {
     td_free(g->rows);
     td_sampler_free(&g->sampler);
     td_exec_free(g->exec);
+    td_interrupt_end(&g->interrupt);
     td_free(g);
 }
 
@@ -58,8 +59,8 @@ static treadle_status make_rows(td_generation *g, size_t n_rows, treadle_error *
         return status;
     }
     for (size_t r = 0; r < n_rows; r++) td_rng_seed(&timelines[r].rng, g->options.seed, r);
+    td_interrupt_join(&g->interrupt, g->exec);
     g->exec->keep_all = g->options.prompt_logits;
-    g->exec->cancel = &g->cancel;
     g->timelines = timelines;
     g->rows = rows;
     g->n_rows = n_rows;
@@ -266,7 +267,7 @@ treadle_status td_generation_fork(const td_generation *from, td_generation **out
         if (status == TREADLE_OK) {
             td_exec_free(g->exec);
             g->exec = exec;
-            g->exec->cancel = &g->cancel;
+            td_interrupt_join(&g->interrupt, exec);
         }
     }
     if (status == TREADLE_OK && from->row_requests) {

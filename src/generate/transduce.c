@@ -81,7 +81,7 @@ static treadle_status walk_frames(const walk *w, int64_t n_frames, treadle_error
     while (going && frame < n_frames) {
         const float *logits;
         int64_t n;
-        if (atomic_load_explicit(&g->cancel, memory_order_relaxed)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
+        if (td_interrupted(&g->interrupt)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
         TD_TRY(td_exec_transduce_join(g->exec, g->rows, w->row, frame, &logits, &n, err));
         if (n <= (int64_t)p->n_durations + 1 || p->blank >= n - (int64_t)p->n_durations)
             return td_fail(err, TREADLE_RUN, "expected logits for blank (%d) and %zu durations, the joiner gave %lld",
@@ -126,7 +126,7 @@ treadle_status td_generation_transduce(td_generation *g, int64_t max_new_tokens,
     treadle_error problem = {0};
     treadle_status status = TREADLE_OK;
     uint64_t begin = td_time_ns();
-    atomic_store(&g->running, true);
+    td_interrupt_begin_run(&g->interrupt);
     for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) {
         walk w = {g, r, limit, sink, ctx};
         status = transduce_row(&w, &problem);
@@ -134,8 +134,7 @@ treadle_status td_generation_transduce(td_generation *g, int64_t max_new_tokens,
         g->timelines[r].finish = status == TREADLE_CANCELLED ? TREADLE_FINISH_CANCELLED : TREADLE_FINISH_ERROR;
     }
     g->decode_ns += td_time_ns() - begin;
-    atomic_store(&g->running, false);
-    atomic_store(&g->cancel, false);
+    td_interrupt_end_run(&g->interrupt);
     if (status == TREADLE_OK || status == TREADLE_CANCELLED) return TREADLE_OK;
     if (err) *err = problem;
     return status;

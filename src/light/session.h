@@ -137,8 +137,8 @@ struct td_body_run {
 
 struct td_light_ctx {
     const td_light *light;
-    td_light_ctx *outermost;   /* of a body's ctx; else itself */
-    uint64_t n_steps;          /* outermost: of bodies, in this run */
+    td_light_ctx *outermost; /* of a body's ctx; else itself */
+    uint64_t n_steps;        /* outermost: of bodies, in this run */
     td_arena arena;
     td_value *values; /* by id */
     td_place *places;

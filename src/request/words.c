@@ -64,7 +64,7 @@ static treadle_status run_again(td_transcriber *t, size_t n, int32_t decoder, tr
     g->rows[0].n_ids = first + (int64_t)n;
     g->rows[0].live = true;
     g->rows[0].prompt = false;
-    treadle_status status = td_exec_forward(g->exec, g->rows, &g->cancel, err);
+    treadle_status status = td_exec_forward(g->exec, g->rows, err);
     for (size_t o = 0; o < s->signature->n_outputs; o++)
         if (s->out_state[o] < 0 && s->logits != (int32_t)o) g->exec->skip[decoder][o] = true;
     g->rows[0].logits = NULL;
