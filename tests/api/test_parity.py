@@ -5,6 +5,7 @@ prefill   the prompt token by token gives what it gives at once
 append    a prompt in two parts gives what it gives in one
 rewind    after going on and back, a row gives what a fresh one gives
 fork      a copy goes on as the original would have, whatever the original does meanwhile
+cancel    a run that another thread ends anywhere, and that is taken up again, gives what it gives undisturbed
 batch     rows of unequal length give what each gives alone
 equal     so do rows of equal length, one of which ends before the others, and rows with tensors of their own
 The expected side of each comparison is the fixture's own golden (ONNX Runtime, NumPy, transformers)."""
@@ -123,6 +124,21 @@ def test_fork():
             got = timeline(d, options, start, {"generate": 2}, {"fork": True}, {"generate": len(want) - 2})
             testing.equal(got, want[2:])
     every(check)
+
+
+def test_cancel():
+    """Ended a while after its begin, from at once to after its end. When that is, chance says; right is the same at any time."""
+    def check(name, folder, prompt, tensors, options, want):
+        with drive.Drive(folder, "--quiet") as d:
+            start = {"append": prompt, "tensors": tensors}
+            for us in (0, 5, 10, 20, 30, 50, 70, 100, 150, 200, 300, 500, 800, 1200, 2000):
+                steps = [start, {"generate": len(want), "cancel_after_us": us}]
+                got = d.ask(op="timeline", steps=steps, options=options)["steps"][-1]
+                testing.equal(got["tokens"], want, f"cancelled after {us} us")
+                n_cancelled.append(got.get("cancelled", False))
+    n_cancelled = []
+    every(check)
+    assert sum(n_cancelled) > 20, n_cancelled
 
 
 def test_batch():

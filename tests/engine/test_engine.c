@@ -232,7 +232,8 @@ TEST(runs_and_picks) {
 /* --- interrupted runs */
 
 static void *interrupt_soon(void *arg) {
-    const struct timespec a_while = {.tv_nsec = 50 * 1000 * 1000}; /* the loop has begun, most likely; right either way */
+    const struct timespec a_while = {.tv_nsec =
+                                         50 * 1000 * 1000}; /* the loop has begun, most likely; right either way */
     nanosleep(&a_while, NULL);
     const td_engine *engine = ((void **)arg)[0];
     engine->interrupt(((void **)arg)[1], true);

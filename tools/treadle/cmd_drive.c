@@ -4,7 +4,8 @@
  *   {"op": "generate", "prompts": [[ids], ...], "options": {...}, "logits_to": PREFIX, "prompt_logits_to": PREFIX}
  *       -> {"tokens": [[ids], ...], "finish": [...], "text": [...], "runs": {session: count}}
  *   {"op": "timeline", "steps": [{"append": ids} | {"generate": n} | {"rewind": length} | {"fork": true}, ...], "logits_to": PREFIX}
- *       -> {"steps": [{} | {"tokens": ids}, ...]}
+ *       -> {"steps": [{} | {"tokens": ids}, ...]}; {"generate": n, "cancel_after_us": t} goes on after a cancel t microseconds into it,
+ *          which {"cancelled": true} says
  *   {"op": "process", "logits": FILE.npy, "sequence": ids, "prompt_length": n, "options": {...}, "to": FILE.npy} -> {"kept": n}
  *   {"op": "stream", "prompts": ..., "options": ...} -> {"pieces": ["text", ...]}
  *   {"op": "transduce", "tensors": ..., "continue": bool} -> {"tokens": [[ids]], "frames": [[...]], "runs": {...}}
@@ -17,7 +18,11 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/time.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -391,6 +396,42 @@ static treadle_status fork_timeline(drive *d, treadle_generator **g) {
     return status;
 }
 
+typedef struct canceller {
+    treadle_generator *g;
+    uint64_t after_ns;
+    atomic_bool ready;
+    _Atomic uint64_t begin_ns; /* 0: not yet */
+} canceller;
+
+/* Busy: to sleep takes longer than a small model's whole run. */
+static void *cancel_later(void *arg) {
+    canceller *c = arg;
+    uint64_t begin;
+
+    atomic_store(&c->ready, true);
+    while ((begin = atomic_load(&c->begin_ns)) == 0) sched_yield();
+    while (td_time_ns() - begin < c->after_ns) {}
+    treadle_generator_cancel(c->g);
+    return NULL;
+}
+
+/* n new tokens in all. After a cancel, which may come before or after any of them, the run is taken up again. */
+static treadle_status run_cancelled(drive *d, treadle_generator *g, int64_t n, int64_t after_us) {
+    canceller c = {.g = g, .after_ns = (uint64_t)after_us * 1000};
+    size_t before = treadle_generator_n_rows(g) ? treadle_generator_new_ids(g, 0).n : 0;
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, cancel_later, &c) != 0) return fail(d, "could not start a thread");
+    while (!atomic_load(&c.ready)) sched_yield();
+    atomic_store(&c.begin_ns, td_time_ns());
+    treadle_status status = treadle_generator_run(g, n, NULL, NULL, &d->error);
+    pthread_join(thread, NULL);
+    if (status != TREADLE_OK || treadle_generator_finish(g, 0) != TREADLE_FINISH_CANCELLED) return status;
+    td_json_key(&d->out, "cancelled");
+    td_json_write_bool(&d->out, true);
+    return treadle_generator_run(g, n - (int64_t)(treadle_generator_new_ids(g, 0).n - before), NULL, NULL, &d->error);
+}
+
 static treadle_status timeline_step(drive *d, treadle_generator **at, const td_json *step, const char *logits_to,
                                     size_t *k) {
     treadle_generator *g = *at;
@@ -407,7 +448,9 @@ static treadle_status timeline_step(drive *d, treadle_generator **at, const td_j
         if (status == TREADLE_OK) status = treadle_generator_append(g, &ids, 1, &d->error);
     } else if (count && count->kind == TD_JSON_INT && count->as_int >= 0) {
         size_t before = treadle_generator_n_rows(g) ? treadle_generator_new_ids(g, 0).n : 0;
-        status = treadle_generator_run(g, count->as_int, NULL, NULL, &d->error);
+        const td_json *after = td_json_get(step, "cancel_after_us");
+        status = after && after->kind == TD_JSON_INT ? run_cancelled(d, g, count->as_int, after->as_int)
+                                                     : treadle_generator_run(g, count->as_int, NULL, NULL, &d->error);
         if (status == TREADLE_OK && logits_to) {
             status = treadle_generator_step_logits(g, 0, &logits, &d->error);
             if (status == TREADLE_OK) status = save_logits(d, logits_to, (*k)++, &logits);
