@@ -175,6 +175,8 @@ static treadle_status check_row(const treadle_generator *generator, size_t row, 
     TD_NEED(generator);
     TD_NEED(out);
     if (row < generator->generation->n_rows) return TREADLE_OK;
+    if (!treadle_generator_n_rows(generator))
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected an append before a row is asked for");
     return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a row below %zu, found %zu",
                    generator->generation->n_rows, row);
 }

@@ -185,6 +185,7 @@ treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, s
 }
 
 treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length, treadle_error *err) {
+    if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a row is asked for");
     if (row >= g->n_rows)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected a row below %zu, found %zu", g->n_rows, row);
     td_timeline *t = &g->timelines[row];

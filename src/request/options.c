@@ -29,7 +29,10 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
     const td_sampling *s = &c->generation.sampling;
     size_t n_eos = o->n_eos >= 0 ? (size_t)o->n_eos : c->tokens.eos.n;
     const int32_t *eos = o->n_eos >= 0 ? o->eos : c->tokens.eos.ids;
-    if (n_eos > 65536 || (n_eos && !eos))
+    if (o->do_sample > 1)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected do_sample from -1 to 1, found %d", o->do_sample);
+    if (n_eos && !eos) return td_fail(err, TREADLE_INVALID_ARGUMENT, "eos is NULL, but n_eos says %zu tokens", n_eos);
+    if (n_eos > 65536)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected eos to list up to 65536 tokens, found %zu", n_eos);
     for (size_t i = 0; i < n_eos; i++)
         if (eos[i] < 0)
@@ -68,7 +71,10 @@ static treadle_status copy_stops(treadle_generator *g, const treadle_generate_op
         g->n_stops = c->generation.n_stop;
         return TREADLE_OK;
     }
-    if (o->n_stop > 4096 || (o->n_stop && !o->stop))
+    if (o->n_stop && !o->stop)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "stop is NULL, but n_stop says %lld strings",
+                       (long long)o->n_stop);
+    if (o->n_stop > 4096)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected stop to list up to 4096 strings, found %lld",
                        (long long)o->n_stop);
     td_str *stops = TD_ARENA_ARRAY(&g->arena, td_str, (size_t)o->n_stop);
@@ -105,7 +111,9 @@ static treadle_status copy_decoder_start(treadle_generator *g, const treadle_gen
         ids = tokens->decoder_start.n ? tokens->decoder_start.ids : &tokens->bos;
         n = tokens->decoder_start.n ? tokens->decoder_start.n : tokens->bos >= 0;
     }
-    if (n > 65536 || (n && !ids))
+    if (n && !ids)
+        return td_fail(err, TREADLE_INVALID_ARGUMENT, "decoder_start is NULL, but n_decoder_start says %zu tokens", n);
+    if (n > 65536)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected decoder_start to list up to 65536 tokens, found %zu",
                        n);
     out->n_decoder_start = n;

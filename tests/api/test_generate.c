@@ -437,6 +437,26 @@ TEST(misuse_is_an_error_or_empty) {
     options.eos = &eos;
     options.n_eos = 1;
     CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    treadle_generate_options_init(&options);
+    options.n_eos = 5;
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "eos is NULL");
+    treadle_generate_options_init(&options);
+    options.n_stop = 3;
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "stop is NULL");
+    treadle_generate_options_init(&options);
+    options.n_decoder_start = 2;
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "decoder_start is NULL");
+    treadle_generate_options_init(&options);
+    options.do_sample = 7;
+    CHECK_STATUS(treadle_generator_new(model, &options, &g, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "found 7");
+    g = start(model, NULL);
+    CHECK_STATUS(treadle_generator_rewind(g, 0, 0, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "an append before");
+    treadle_generator_free(g);
     treadle_model_close(model);
 
     treadle_model_options open_options;
