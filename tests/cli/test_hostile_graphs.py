@@ -156,4 +156,16 @@ def test_an_image_cannot_be_run_again_without_its_tensors():
     testing.equal(answers[1]["steps"][-1]["tokens"], golden["tokens"])
 
 
+def test_a_sound_file_that_cannot_be_read_is_no_fault_of_the_model():
+    path = testing.source("examples/pipelines/3-encoder-decoder")
+    text = os.path.join(work.name, "text.wav")
+    with open(text, "w", encoding="utf-8") as f:
+        f.write("not a sound\n" * 50)
+    for file, words in (("/no/such.wav", "/no/such.wav"), (text, "cannot be decoded")):
+        for arguments in (("features", file), ("transcribe", path, file)):
+            run = testing.treadle(*arguments)
+            testing.equal(run.returncode, 1, run)
+            assert words in run.stderr, run
+
+
 testing.main()

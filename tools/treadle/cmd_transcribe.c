@@ -138,8 +138,11 @@ static int transcribe(const transcribe_args *args, treadle_model *model, const c
     options.max_new_tokens = args->max_new_tokens;
     options.on_segment = show;
     options.ctx = (void *)(uintptr_t)args;
-    treadle_status status = treadle_audio_open_file(path, &audio, &error);
-    if (status == TREADLE_OK) status = treadle_transcribe(model, audio, &options, &transcript, &error);
+    if (treadle_audio_open_file(path, &audio, &error) != TREADLE_OK) {
+        td_report(&error);
+        return EXIT_RUN; /* as in features: nothing is wrong with the model */
+    }
+    treadle_status status = treadle_transcribe(model, audio, &options, &transcript, &error);
     if (status != TREADLE_OK) code = td_report(&error);
     else if (args->json) code = print_json(transcript, args->words);
     else if (!args->timestamps && !args->words) printf("\n");
