@@ -75,9 +75,9 @@ static const td_value *given_value(const td_exec *e, const td_exec_run *run, int
 static treadle_status check_given(const td_exec_run *run, const td_light_port *port, const td_tensor *t,
                                   treadle_error *err) {
     if (t->shape.rank > 0 && t->shape.dims[t->shape.rank - 1] == run->n) return TREADLE_OK;
-    return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected a number for each of %lld tokens, found %lld",
-                   TD_STR_ARGS(port->name), (long long)run->n,
-                   (long long)(t->shape.rank > 0 ? t->shape.dims[t->shape.rank - 1] : 1));
+    return td_fail(err, TREADLE_INVALID_ARGUMENT,
+                   "tensor \"%.*s\": expected a number for each of %lld tokens, found %lld", TD_STR_ARGS(port->name),
+                   (long long)run->n, (long long)(t->shape.rank > 0 ? t->shape.dims[t->shape.rank - 1] : 1));
 }
 
 static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t session, size_t i, treadle_error *err) {
