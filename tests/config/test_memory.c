@@ -49,8 +49,8 @@ TEST(every_allocation_may_fail) {
         "\"inputs\": {\"inputs_embeds\": \"f\", \"past_key_names\": \"a%d\", \"input_ids\": \"b\", \"oops\": \"c\"}, "
         "\"sliding_window\": {\"window_size\": 4}, \"session_options\": {\"provider_options\": [{\"cuda\": {}}]}}}, "
         "\"search\": {\"num_beams\": 2, \"do_sample\": true}}",
-        "{\"model\": {\"decoder\": {\"pipeline\": [{\"a\": {\"filename\": \"model.onnx\", \"output_names_forwarder\": {\"x\": "
-        "\"y\"}}}, {\"b\": {\"filename\": \"model.onnx\", \"inputs\": [\"y\"], \"reset_session_idx\": 0}}]}}, \"model\": 1}",
+        ("{\"model\": {\"decoder\": {\"pipeline\": [{\"a\": {\"filename\": \"model.onnx\", \"output_names_forwarder\": {\"x\": "
+         "\"y\"}}}, {\"b\": {\"filename\": \"model.onnx\", \"inputs\": [\"y\"], \"reset_session_idx\": 0}}]}}, \"model\": 1}"),
         "{\"version\": 2, \"pipeline\": {}, \"pipeline\": 1}",
     };
     for (size_t i = 0; i < TD_COUNT(texts); i++) {
