@@ -168,6 +168,8 @@ static int transcribe_run(void *given, char **positional, size_t n_positional) {
     td_arena arena = {0};
     treadle_model *model = NULL;
 
+    if ((args->beams != -1 && args->beams < 1) || (args->max_new_tokens != -1 && args->max_new_tokens < 1))
+        return td_usage(&td_command_transcribe, "--beams and --max-new-tokens: expected whole numbers from 1 on");
     td_interrupt_defer(true);
     int code = td_model_get(&args->model, positional[0], &arena, &model, NULL);
     for (size_t i = 1; i < n_positional && code == EXIT_OK; i++) code = transcribe(args, model, positional[i]);
@@ -182,7 +184,7 @@ const td_command td_command_transcribe = {
     .summary = "write down what is spoken in sound files",
     .help =
         "Sound files of any length, rate and number of channels: WAV, FLAC, OGG, MP3 and more. Long recordings are heard window by window.\n"
-        "Example:\n"
+        "The model is a folder, or a Hugging Face checkpoint, which is compiled into the cache first. Example:\n"
         "  treadle transcribe whisper/ speech.mp3 --timestamps",
     .options = transcribe_options,
     .n_options = TD_COUNT(transcribe_options),
