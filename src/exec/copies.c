@@ -7,13 +7,16 @@
 
 bool td_exec_copies_init(td_exec *e) {
     e->copies = td_alloc_zero(e->plan->n_sessions, sizeof *e->copies);
+    size_t most = 0;
     for (size_t i = 0; e->copies && i < e->plan->n_sessions; i++) {
         const td_plan_session *s = &e->plan->sessions[i];
         if (s->fixed_rows < 2) continue;
+        most = TD_MAX(most, s->signature->n_outputs);
         e->copies[i] = td_alloc_zero(s->signature->n_inputs, sizeof **e->copies);
         if (!e->copies[i]) return false;
     }
-    return e->copies != NULL;
+    e->bound = td_alloc_zero(most, sizeof *e->bound);
+    return e->copies && e->bound;
 }
 
 void td_exec_copies_free(td_exec *e) {
@@ -23,6 +26,7 @@ void td_exec_copies_free(td_exec *e) {
         td_free(e->copies[i]);
     }
     td_free(e->copies);
+    td_free(e->bound);
 }
 
 /* Place `at` of n along an axis. */
@@ -102,15 +106,13 @@ treadle_status td_exec_call_copies(td_exec *e, int32_t session, treadle_error *e
         alone = true;
     }
     if (!alone) return engine->run(e->ctx[session], e->inputs[session], e->outputs[session], e->skip[session], err);
-    td_tensor *bound = td_alloc_zero(sig->n_outputs, sizeof *bound);
-    if (!bound) return td_fail_memory(err, "outputs", 0);
     for (size_t o = 0; o < sig->n_outputs; o++) {
-        if (e->outputs[session][o].kind == TD_VALUE_TENSOR) bound[o] = e->outputs[session][o].tensor;
+        e->bound[o] = (td_tensor){0};
+        if (e->outputs[session][o].kind == TD_VALUE_TENSOR) e->bound[o] = e->outputs[session][o].tensor;
         e->outputs[session][o] = (td_value){0};
     }
     treadle_status status =
         engine->run(e->ctx[session], e->inputs[session], e->outputs[session], e->skip[session], err);
-    for (size_t o = 0; status == TREADLE_OK && o < sig->n_outputs; o++) status = take(e, session, o, &bound[o], err);
-    td_free(bound);
+    for (size_t o = 0; status == TREADLE_OK && o < sig->n_outputs; o++) status = take(e, session, o, &e->bound[o], err);
     return status;
 }

@@ -112,6 +112,7 @@ typedef struct td_exec {
     td_exec_stack *stacks;    /* [n_states + n_wires]: cross caches, then kept values, of rows that run together */
     const void **stack_parts; /* [n_states + n_wires, n_rows]: what the stacks hold */
     td_value **copies; /* [n_sessions][n_inputs]: of graphs of a fixed number of rows (copies.c); NULL: others; owned */
+    td_tensor *bound;  /* [most outputs of such a graph]: scratch */
     size_t row;        /* first row of the run under way */
     bool *written;     /* [n_states]: what the run under way has given */
     int64_t *runs;     /* [n_sessions] */
