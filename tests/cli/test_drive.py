@@ -142,7 +142,7 @@ WRONG = [
     ('{"op": "timeline", "steps": [{"append": [1]}, {"generate": 1000}, {"generate": -3}]}', None),
     ('{"op": "process"}', "logits"),
     ('{"op": "process", "logits": "/nosuch.npy", "to": "/nosuch/to.npy", "sequence": []}', "/nosuch.npy"),
-    ('{"op": "stream", "prompts": [[1], [2]]}', "one prompt"),
+    ('{"op": "stream", "prompts": [[1], [2]]}', "expected one, found 2"),
     ('{"op": "stream", "prompts": [[1]], "options": {"stop": [""]}}', "stop"),
 ]
 

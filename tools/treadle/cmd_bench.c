@@ -116,7 +116,7 @@ static int bench_print(const bench_args *args, const bench_result *r) {
     return EXIT_OK;
 }
 
-static int bench_run(void *given, char **positional, size_t n_positional) {
+static int bench_run(void *given, char **positional) {
     const char *spawned = getenv("BENCH_T0"); /* monotonic ns at which a benchmark started this process */
     double start = spawned ? atof(spawned) * 1e-6 : now_ms();
     bench_args *args = given;
@@ -126,7 +126,6 @@ static int bench_run(void *given, char **positional, size_t n_positional) {
     td_model_source source;
     bench_result result = {0};
     td_arena arena = {0};
-    (void)n_positional;
 
     if (args->prompt_tokens < 1 || args->prompt_tokens > 1 << 20 || args->new_tokens < 0 || args->new_tokens > 1 << 20)
         return td_usage(&td_command_bench, "expected --prompt-tokens from 1 and --new-tokens from 0, both up to %d",

@@ -25,10 +25,9 @@ static const td_option build_options[] = {
     {"quiet", 'q', OPTION_FLAG, NULL, "no progress bar", offsetof(build_args, quiet)},
 };
 
-static int build_run(void *given, char **positional, size_t n_positional) {
+static int build_run(void *given, char **positional) {
     build_args *args = given;
     treadle_compile_options options;
-    (void)n_positional;
 
     if (!args->out) return td_usage(&td_command_build, "-o DIR is missing");
     if (args->accuracy_level != 0 && args->accuracy_level != 4)

@@ -100,10 +100,10 @@ static int cache_clear(td_arena *arena, const char *root) {
     return EXIT_OK;
 }
 
-static int cache_run(void *given, char **positional, size_t n_positional) {
+static int cache_run(void *given, char **positional) {
     const cache_args *args = given;
     td_arena arena = {0};
-    const char *root = td_cache_dir(&arena), *what = n_positional ? positional[0] : "list";
+    const char *root = td_cache_dir(&arena), *what = positional[0] ? positional[0] : "list";
     int code;
 
     if (!root) {

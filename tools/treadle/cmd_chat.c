@@ -251,14 +251,13 @@ static int chat_loop(chat *c) {
     }
 }
 
-static int chat_run(void *given, char **positional, size_t n_positional) {
+static int chat_run(void *given, char **positional) {
     const char *plain = getenv("NO_COLOR");
     chat c = {.args = given, .colour = isatty(STDOUT_FILENO) && (!plain || !plain[0])};
     treadle_model_info info = {.struct_size = sizeof info};
     treadle_generate_options options;
     treadle_error error = {0};
     td_arena arena = {0};
-    (void)n_positional;
 
     int code = td_model_get(&c.args->model, positional[0], &arena, &c.model, NULL);
     if (code == EXIT_OK) {

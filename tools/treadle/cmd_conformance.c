@@ -306,7 +306,7 @@ static void print_json(const conformance *c) {
     td_buf_free(&out);
 }
 
-static int conformance_run(void *given, char **positional, size_t n_positional) {
+static int conformance_run(void *given, char **positional) {
     conformance c = {.args = given};
     td_model_source source;
     size_t counts[3];
@@ -315,7 +315,7 @@ static int conformance_run(void *given, char **positional, size_t n_positional) 
     if (c.args->passes && strcmp(c.args->passes, "all") != 0 && strcmp(c.args->passes, "none") != 0)
         return td_usage(&td_command_conformance, "--passes: expected all or none, found \"%s\"", c.args->passes);
     treadle_session_options_init(&c.options);
-    for (size_t i = 0; i < n_positional && code == EXIT_OK; i++) {
+    for (size_t i = 0; positional[i] && code == EXIT_OK; i++) {
         if (!td_path_is_dir(positional[i])) {
             fprintf(stderr, "treadle: %s: no such folder\n", positional[i]);
             code = EXIT_USAGE;

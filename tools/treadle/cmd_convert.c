@@ -22,25 +22,22 @@ static void print_messages(const treadle_report *report) {
     for (size_t i = 0; i < treadle_report_count(report); i++) {
         treadle_message m;
         treadle_report_get(report, i, &m);
-        if (m.level == TREADLE_MESSAGE_NOTE) continue;
-        const char *level = m.level == TREADLE_MESSAGE_ERROR ? "error" : "warning";
-        fprintf(stderr, "treadle: %s:%u:%u %s: %s: %s\n", m.file, m.line, m.column, m.pointer, level, m.message);
+        if (m.level != TREADLE_MESSAGE_NOTE) td_print_message(stderr, &m);
     }
 }
 
-static int convert_run(void *given, char **positional, size_t n_positional) {
+static int convert_run(void *given, char **positional) {
     convert_args *args = given;
     treadle_error error = {0};
     treadle_report *report = NULL;
     td_model_source source;
     td_arena arena = {0};
     char *text = NULL;
-    (void)n_positional;
 
     int code = td_model_source_get(&args->model, positional[0], &arena, &source);
     if (code == EXIT_OK &&
         treadle_model_convert_config(source.path, &source.options, &text, &report, &error) != TREADLE_OK)
-        code = td_report(&error) == EXIT_RUN ? EXIT_RUN : EXIT_MODEL;
+        code = td_report_model(&error);
     if (code == EXIT_OK) {
         print_messages(report);
         if (args->out) {

@@ -43,14 +43,14 @@ static void print_engine(const td_json *engine) {
     }
 }
 
-static int devices_run(void *given, char **positional, size_t n_positional) {
+static int devices_run(void *given, char **positional) {
     const devices_args *args = given;
     treadle_model_options options;
     treadle_error error = {0};
     td_arena arena = {0};
     td_json *list;
     char *json = NULL;
-    (void)positional, (void)n_positional;
+    (void)positional;
 
     treadle_model_options_init(&options);
     options.ort_library = args->model.ort_lib;

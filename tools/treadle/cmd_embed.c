@@ -103,11 +103,10 @@ static int embed(const embed_args *args, treadle_model *model, td_arena *arena) 
     return code;
 }
 
-static int embed_run(void *given, char **positional, size_t n_positional) {
+static int embed_run(void *given, char **positional) {
     embed_args *args = given;
     td_arena arena = {0};
     treadle_model *model = NULL;
-    (void)n_positional;
 
     if (!args->prompts.n && !args->ids.n) return td_usage(&td_command_embed, "expected a text (-p) or ids (--ids)");
     int code = td_model_get(&args->model, positional[0], &arena, &model, NULL);

@@ -115,7 +115,7 @@ static int show_features(const features_args *args, const treadle_audio *audio) 
     named_tensors t = {0};
     int code = EXIT_OK;
     if (treadle_audio_extractor_open(args->config, args->fields, &extractor, &error) != TREADLE_OK)
-        return td_report(&error) == EXIT_RUN ? EXIT_RUN : EXIT_MODEL;
+        return td_report_model(&error);
     treadle_audio_features_options_init(&options);
     options.offset = args->offset;
     options.length = args->length;
@@ -131,11 +131,10 @@ static int show_features(const features_args *args, const treadle_audio *audio) 
     return code;
 }
 
-static int features_run(void *given, char **positional, size_t n_positional) {
+static int features_run(void *given, char **positional) {
     const features_args *args = given;
     treadle_error error = {0};
     treadle_audio *audio = NULL;
-    (void)n_positional;
 
     if (args->config && args->rate) return td_usage(&td_command_features, "--rate and --config exclude each other");
     if (!args->config && (args->fields || args->whole || args->offset || args->length))

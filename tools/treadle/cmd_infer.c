@@ -253,10 +253,9 @@ static int open_session(infer *f, const char *path) {
     return f->in && f->out ? EXIT_OK : EXIT_RUN;
 }
 
-static int infer_run(void *given, char **positional, size_t n_positional) {
+static int infer_run(void *given, char **positional) {
     infer f = {.args = given};
     treadle_error error = {0};
-    (void)n_positional;
 
     int code = open_session(&f, positional[0]);
     if (code == EXIT_OK) code = read_inputs(&f);

@@ -1,12 +1,9 @@
 /* tools/treadle/cmd_look.c - looking without running: `treadle check`, `inspect`, `explain`, `ops`. No weights are read. */
 #include "command.h"
 
-#include "base/alloc.h"
 #include "base/arena.h"
-#include "base/file.h"
 
 #include <stdio.h>
-#include <string.h>
 
 typedef struct look_args {
     td_model_args model;
@@ -25,44 +22,25 @@ static const td_option inspect_options[] = {
     MODEL_OPTIONS(look_args),
 };
 
-/* Prints text that the library made, ended by one line feed, and frees it. */
-static int print_and_free(char *text) {
-    size_t n = strlen(text);
-    bool good = td_out((td_str){text, n}) && (n == 0 || text[n - 1] == '\n' || td_out(TD_STR("\n")));
-
-    treadle_free(text);
-    return good ? EXIT_OK : EXIT_RUN;
-}
-
 /* --- check */
-static void print_message(const treadle_message *m) {
-    static const char *const levels[] = {"error", "warning", "note"};
-    const char *space = m->file[0] && m->pointer[0] ? " " : "", *colon = m->file[0] || m->pointer[0] ? ": " : "";
-
-    printf("%s", m->file);
-    if (m->line) printf(":%u:%u", m->line, m->column);
-    printf("%s%s%s%s: %s\n", space, m->pointer, colon, levels[m->level], m->message);
-}
-
-static int check_run(void *given, char **positional, size_t n_positional) {
+static int check_run(void *given, char **positional) {
     look_args *args = given;
     treadle_error error = {0};
     treadle_report *report = NULL;
     td_model_source source;
     td_arena arena = {0};
     char *json = NULL;
-    (void)n_positional;
 
     int code = td_model_source_get(&args->model, positional[0], &arena, &source);
     if (code == EXIT_OK && treadle_model_check(source.path, &source.options, &report, &error) != TREADLE_OK)
-        code = td_report(&error) == EXIT_RUN ? EXIT_RUN : EXIT_MODEL;
+        code = td_report_model(&error);
     if (code == EXIT_OK && args->json) {
-        code = treadle_report_json(report, &json, &error) == TREADLE_OK ? print_and_free(json) : td_report(&error);
+        code = treadle_report_json(report, &json, &error) == TREADLE_OK ? td_out_and_free(json) : td_report(&error);
     } else if (code == EXIT_OK) {
         for (size_t i = 0; i < treadle_report_count(report); i++) {
             treadle_message m;
             treadle_report_get(report, i, &m);
-            print_message(&m);
+            td_print_message(stdout, &m);
         }
         if (treadle_report_count(report) == 0) printf("%s: nothing to object\n", positional[0]);
     }
@@ -99,21 +77,13 @@ static int look_run(look_args *args, const char *given, bool inspect) {
             inspect
                 ? treadle_model_inspect(source.path, &source.options, args->context_length, args->json, &text, &error)
                 : treadle_model_explain(source.path, &source.options, args->json, &text, &error);
-        if (status == TREADLE_OK) {
-            code = print_and_free(text);
-        } else {
-            code = td_report(&error);
-            if (code == EXIT_USAGE) code = EXIT_MODEL;
-        }
+        code = status == TREADLE_OK ? td_out_and_free(text) : td_report_model(&error);
     }
     td_arena_free(&arena);
     return code;
 }
 
-static int explain_run(void *given, char **positional, size_t n_positional) {
-    (void)n_positional;
-    return look_run(given, positional[0], false);
-}
+static int explain_run(void *given, char **positional) { return look_run(given, positional[0], false); }
 
 const td_command td_command_explain = {
     .name = "explain",
@@ -129,10 +99,7 @@ const td_command td_command_explain = {
     .run = explain_run,
 };
 
-static int inspect_run(void *given, char **positional, size_t n_positional) {
-    (void)n_positional;
-    return look_run(given, positional[0], true);
-}
+static int inspect_run(void *given, char **positional) { return look_run(given, positional[0], true); }
 
 const td_command td_command_inspect = {
     .name = "inspect",
@@ -156,16 +123,16 @@ static const td_option ops_options[] = {
     {"json", 0, OPTION_FLAG, NULL, "print a JSON list", offsetof(ops_args, json)},
 };
 
-static int ops_run(void *given, char **positional, size_t n_positional) {
+static int ops_run(void *given, char **positional) {
     const ops_args *args = given;
     treadle_error error = {0};
     td_arena arena = {0};
     td_json *list;
     char *json = NULL;
-    (void)positional, (void)n_positional;
+    (void)positional;
 
     if (treadle_ops_list(&json, &error) != TREADLE_OK) return td_report(&error);
-    if (args->json) return print_and_free(json);
+    if (args->json) return td_out_and_free(json);
     int code = EXIT_OK;
     if (td_json_parse(td_str_from(json), NULL, &arena, &list, &error) != TREADLE_OK) {
         code = td_report(&error);

@@ -266,13 +266,12 @@ static bool transcribes(const treadle_model *model, const run_args *args) {
     return info.transcribes && args->media.audio && !args->prompt && !args->file && !args->ids.n && !args->json;
 }
 
-static int run_run(void *given, char **positional, size_t n_positional) {
+static int run_run(void *given, char **positional) {
     run_args *args = given;
     treadle_model *model = NULL;
     td_arena arena = {0};
     double load_ms = 0;
     int32_t *prompt = NULL;
-    (void)n_positional;
 
     if (args->ids.n && (args->prompt || args->file))
         return td_usage(&td_command_run, "--ids and a prompt exclude each other");

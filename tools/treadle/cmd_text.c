@@ -69,14 +69,13 @@ static int print_ids(const treadle_text *text, const int32_t *ids, size_t n, boo
     return good ? EXIT_OK : EXIT_RUN;
 }
 
-static int tokenize_run(void *given, char **positional, size_t n_positional) {
+static int tokenize_run(void *given, char **positional) {
     const text_args *args = given;
     treadle_error error = {0};
     treadle_text *text = NULL;
     int32_t *ids = NULL;
     char *prompt = NULL;
     size_t bytes, n;
-    (void)n_positional;
 
     int code = td_read_prompt(&td_command_tokenize, args->prompt, args->file, args->model.quiet, &prompt, &bytes);
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
@@ -110,7 +109,7 @@ static const td_option detokenize_options[] = {
     MODEL_OPTIONS(text_args),
 };
 
-static int detokenize_run(void *given, char **positional, size_t n_positional) {
+static int detokenize_run(void *given, char **positional) {
     const text_args *args = given;
     treadle_error error = {0};
     treadle_text *text = NULL;
@@ -118,7 +117,6 @@ static int detokenize_run(void *given, char **positional, size_t n_positional) {
     int32_t *ids;
     char *list = NULL, *utf8 = NULL;
     size_t bytes, n;
-    (void)n_positional;
 
     int code = td_read_prompt(&td_command_detokenize, args->ids, NULL, args->model.quiet, &list, &bytes);
     if (code == EXIT_OK && !td_parse_ids(list, &arena, &ids, &n))
@@ -189,14 +187,13 @@ static int messages_of(const text_args *args, char **out) {
     return buf.failed ? EXIT_RUN : EXIT_OK;
 }
 
-static int template_run(void *given, char **positional, size_t n_positional) {
+static int template_run(void *given, char **positional) {
     const text_args *args = given;
     treadle_chat_options chat;
     treadle_error error = {0};
     treadle_text *text = NULL;
     char *messages = NULL, *tools = NULL, *utf8 = NULL;
     size_t n;
-    (void)n_positional;
 
     treadle_chat_options_init(&chat);
     chat.add_generation_prompt = !args->no_generation_prompt;
@@ -207,7 +204,7 @@ static int template_run(void *given, char **positional, size_t n_positional) {
     if (code == EXIT_OK) code = open_text(args, positional[0], &text);
     if (code == EXIT_OK) {
         if (treadle_text_render_chat(text, messages, &chat, &utf8, &n, &error) != TREADLE_OK)
-            code = td_report(&error) == EXIT_RUN ? EXIT_RUN : EXIT_MODEL;
+            code = td_report_model(&error);
         else if (!td_out((td_str){utf8, n})) code = EXIT_RUN;
     }
     treadle_free(utf8);

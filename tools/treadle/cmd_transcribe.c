@@ -163,7 +163,7 @@ static void transcribe_defaults(void *given) {
     args->beams = args->max_new_tokens = -1;
 }
 
-static int transcribe_run(void *given, char **positional, size_t n_positional) {
+static int transcribe_run(void *given, char **positional) {
     transcribe_args *args = given;
     td_arena arena = {0};
     treadle_model *model = NULL;
@@ -172,7 +172,7 @@ static int transcribe_run(void *given, char **positional, size_t n_positional) {
         return td_usage(&td_command_transcribe, "--beams and --max-new-tokens: expected whole numbers from 1 on");
     td_interrupt_defer(true);
     int code = td_model_get(&args->model, positional[0], &arena, &model, NULL);
-    for (size_t i = 1; i < n_positional && code == EXIT_OK; i++) code = transcribe(args, model, positional[i]);
+    for (size_t i = 1; positional[i] && code == EXIT_OK; i++) code = transcribe(args, model, positional[i]);
     treadle_model_close(model);
     td_arena_free(&arena);
     return code;

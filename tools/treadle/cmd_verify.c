@@ -393,9 +393,8 @@ static int open_models(verify *v, const char *path) {
     return EXIT_OK;
 }
 
-static int verify_run(void *given, char **positional, size_t n_positional) {
+static int verify_run(void *given, char **positional) {
     verify v = {.args = given};
-    (void)n_positional;
 
     int code = check_args(v.args);
     v.names[0] = v.args->model.engine ? v.args->model.engine : "light";

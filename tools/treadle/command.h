@@ -11,6 +11,8 @@
 #include "treadle/compile.h"
 #include "treadle/treadle.h"
 
+#include <stdio.h>
+
 /* Exit codes. */
 enum {
     EXIT_OK = 0,
@@ -49,7 +51,7 @@ typedef struct td_command {
     size_t args_bytes; /* of the struct that holds the options; zeroed, then `defaults` */
     void (*defaults)(void *args);
     size_t min_positional, max_positional;
-    int (*run)(void *args, char **positional, size_t n_positional);
+    int (*run)(void *args, char **positional); /* as many as given, then NULL */
 } td_command;
 
 extern const td_command *const td_commands[];
@@ -67,6 +69,8 @@ void td_print_help(const td_command *command);
 
 /* "treadle: file:line:column /pointer: message. hint" on standard error; returns the exit code that fits the status. */
 int td_report(const treadle_error *error);
+/* The same for what only the model, or a file beside it, can be the fault of: EXIT_MODEL, or EXIT_RUN. */
+int td_report_model(const treadle_error *error);
 int td_usage(const td_command *command, const char *format, ...) TD_PRINTF(2, 3); /* EXIT_USAGE */
 
 /* Flushes standard output, last of all; returns code, or EXIT_RUN after a message if something was not written. */
@@ -74,6 +78,11 @@ int td_finish_output(int code);
 
 /* Writes all of it to standard output; false: it could not (closed pipe, full disk). */
 bool td_out(td_str text);
+/* The same with a line end, if the text has none; frees the text (treadle_free). EXIT_OK or EXIT_RUN. */
+int td_out_and_free(char *text);
+
+/* "file:line:column /pointer: level: text", one line, of a message of a report. */
+void td_print_message(FILE *to, const treadle_message *message);
 
 /* --- model arguments (model_arg.c) */
 
@@ -87,61 +96,29 @@ typedef struct td_model_args {
     bool strict, no_passes, no_cache, verbose, quiet;
     td_texts set;
 } td_model_args;
-#define MODEL_OPTIONS(type)                                                                                              \
-    {"threads",                                                                                                          \
-     't',                                                                                                                \
-     OPTION_INT,                                                                                                         \
-     "N",                                                                                                                \
-     "use exactly N threads (default: all CPUs of this process)",                                                        \
-     offsetof(type, model.threads)},                                                                                     \
-        {"activations",                                                                                                  \
-         0,                                                                                                              \
-         OPTION_TEXT,                                                                                                    \
-         "HOW",                                                                                                          \
-         "auto, float (never quantise activations) or int8 (default: auto)",                                             \
-         offsetof(type, model.activations)},                                                                             \
-        {"engine",                                                                                                       \
-         0,                                                                                                              \
-         OPTION_TEXT,                                                                                                    \
-         "NAME",                                                                                                         \
-         "run all graphs on light or ort (default: as the config says, else light)",                                     \
-         offsetof(type, model.engine)},                                                                                  \
-        {"ort-lib",                                                                                                      \
-         0,                                                                                                              \
-         OPTION_TEXT,                                                                                                    \
-         "PATH",                                                                                                         \
-         "ONNX Runtime's libonnxruntime.so (default: the system's)",                                                     \
-         offsetof(type, model.ort_lib)},                                                                                 \
-        {"ep-library",                                                                                                   \
-         0,                                                                                                              \
-         OPTION_LIST,                                                                                                    \
-         "NAME=PATH",                                                                                                    \
-         "load a plugin execution provider into ONNX Runtime; repeatable",                                               \
-         offsetof(type, model.ep_library)},                                                                              \
-        {"allow-plugins",                                                                                                \
-         0,                                                                                                              \
-         OPTION_LIST,                                                                                                    \
-         "DIR",                                                                                                          \
-         "let a config load pipelines (native code) from DIR; repeatable",                                               \
-         offsetof(type, model.allow_plugins)},                                                                           \
-        {"set",                                                                                                          \
-         0,                                                                                                              \
-         OPTION_LIST,                                                                                                    \
-         "/POINTER=JSON",                                                                                                \
-         "change one value of the config; repeatable",                                                                   \
-         offsetof(type, model.set)},                                                                                     \
-        {"strict", 0, OPTION_FLAG, NULL, "unknown config keys are errors", offsetof(type, model.strict)},                \
-        {"no-passes", 0, OPTION_FLAG, NULL, "run graphs as written, without rewrites", offsetof(type, model.no_passes)}, \
-        {"no-cache", 0, OPTION_FLAG, NULL, "do not keep packed weights on disk", offsetof(type, model.no_cache)},        \
-        {"cpu",                                                                                                          \
-         0,                                                                                                              \
-         OPTION_TEXT,                                                                                                    \
-         "SET",                                                                                                          \
-         "instruction sets to use: all, none, or some, as avx2,avxvnni (default: all)",                                  \
-         offsetof(type, model.cpu)},                                                                                     \
-        {"verbose", 'v', OPTION_FLAG, NULL, "print timings on standard error", offsetof(type, model.verbose)}, {         \
-        "quiet", 'q', OPTION_FLAG, NULL, "no progress and no notes", offsetof(type, model.quiet)                         \
-    }
+/* clang-format off */
+#define MODEL_OPTIONS(type) \
+    {"threads", 't', OPTION_INT, "N", "use exactly N threads (default: all CPUs of this process)", \
+     offsetof(type, model.threads)}, \
+    {"activations", 0, OPTION_TEXT, "HOW", "auto, float (never quantise activations) or int8 (default: auto)", \
+     offsetof(type, model.activations)}, \
+    {"engine", 0, OPTION_TEXT, "NAME", "run all graphs on light or ort (default: as the config says, else light)", \
+     offsetof(type, model.engine)}, \
+    {"ort-lib", 0, OPTION_TEXT, "PATH", "ONNX Runtime's libonnxruntime.so (default: the system's)", \
+     offsetof(type, model.ort_lib)}, \
+    {"ep-library", 0, OPTION_LIST, "NAME=PATH", "load a plugin execution provider into ONNX Runtime; repeatable", \
+     offsetof(type, model.ep_library)}, \
+    {"allow-plugins", 0, OPTION_LIST, "DIR", "let a config load pipelines (native code) from DIR; repeatable", \
+     offsetof(type, model.allow_plugins)}, \
+    {"set", 0, OPTION_LIST, "/POINTER=JSON", "change one value of the config; repeatable", offsetof(type, model.set)}, \
+    {"strict", 0, OPTION_FLAG, NULL, "unknown config keys are errors", offsetof(type, model.strict)}, \
+    {"no-passes", 0, OPTION_FLAG, NULL, "run graphs as written, without rewrites", offsetof(type, model.no_passes)}, \
+    {"no-cache", 0, OPTION_FLAG, NULL, "do not keep packed weights on disk", offsetof(type, model.no_cache)}, \
+    {"cpu", 0, OPTION_TEXT, "SET", "instruction sets to use: all, none, or some, as avx2,avxvnni (default: all)", \
+     offsetof(type, model.cpu)}, \
+    {"verbose", 'v', OPTION_FLAG, NULL, "print timings on standard error", offsetof(type, model.verbose)}, \
+    {"quiet", 'q', OPTION_FLAG, NULL, "no progress and no notes", offsetof(type, model.quiet)}
+/* clang-format on */
 
 /* That the options above are within their ranges; reports and returns EXIT_USAGE if not. */
 int td_model_args_check(const td_model_args *args);
@@ -168,22 +145,13 @@ typedef struct td_media_args {
     td_texts input, image;
     const char *audio;
 } td_media_args;
-#define MEDIA_OPTIONS(type)                                                                                            \
-    {"input",                                                                                                          \
-     'i',                                                                                                              \
-     OPTION_LIST,                                                                                                      \
-     "NAME=FILE.npy",                                                                                                  \
-     "a tensor for an input of the graphs; repeatable",                                                                \
-     offsetof(type, media.input)},                                                                                     \
-        {"audio",                                                                                                      \
-         0,                                                                                                            \
-         OPTION_TEXT,                                                                                                  \
-         "FILE",                                                                                                       \
-         "a sound file, through the model's preprocessing",                                                            \
-         offsetof(type, media.audio)},                                                                                 \
-    {                                                                                                                  \
-        "image", 0, OPTION_LIST, "FILE", "not yet: give images as --input", offsetof(type, media.image)                \
-    }
+/* clang-format off */
+#define MEDIA_OPTIONS(type) \
+    {"input", 'i', OPTION_LIST, "NAME=FILE.npy", "a tensor for an input of the graphs; repeatable", \
+     offsetof(type, media.input)}, \
+    {"audio", 0, OPTION_TEXT, "FILE", "a sound file, through the model's preprocessing", offsetof(type, media.audio)}, \
+    {"image", 0, OPTION_LIST, "FILE", "not yet: give images as --input", offsetof(type, media.image)}
+/* clang-format on */
 /* Gives them to the next append. EXIT_OK, or reports and returns the code. */
 int td_give_media(const td_command *command, const td_media_args *args, treadle_generator *generator);
 
@@ -198,63 +166,30 @@ typedef struct td_sampling_args {
     td_texts stop;
 } td_sampling_args;
 void td_sampling_defaults(td_sampling_args *args);
-#define SAMPLING_OPTIONS(type)                                                                                         \
-    {"max-new-tokens", 'n', OPTION_INT, "N", "at most N new tokens", offsetof(type, sampling.max_new_tokens)},         \
-        {"max-length", 0, OPTION_INT, "N", "at most N tokens with the prompt", offsetof(type, sampling.max_length)},   \
-        {"min-length",                                                                                                 \
-         0,                                                                                                            \
-         OPTION_INT,                                                                                                   \
-         "N",                                                                                                          \
-         "no end before N tokens with the prompt",                                                                     \
-         offsetof(type, sampling.min_length)},                                                                         \
-        {"temperature",                                                                                                \
-         0,                                                                                                            \
-         OPTION_DOUBLE,                                                                                                \
-         "T",                                                                                                          \
-         "sample at temperature T; 0: greedy",                                                                         \
-         offsetof(type, sampling.temperature)},                                                                        \
-        {"top-k", 0, OPTION_INT, "K", "sample from the K best tokens; 0: all", offsetof(type, sampling.top_k)},        \
-        {"top-p",                                                                                                      \
-         0,                                                                                                            \
-         OPTION_DOUBLE,                                                                                                \
-         "P",                                                                                                          \
-         "sample from the best tokens of total probability P",                                                         \
-         offsetof(type, sampling.top_p)},                                                                              \
-        {"min-p",                                                                                                      \
-         0,                                                                                                            \
-         OPTION_DOUBLE,                                                                                                \
-         "P",                                                                                                          \
-         "drop tokens below P times the best one's probability",                                                       \
-         offsetof(type, sampling.min_p)},                                                                              \
-        {"repetition-penalty",                                                                                         \
-         0,                                                                                                            \
-         OPTION_DOUBLE,                                                                                                \
-         "R",                                                                                                          \
-         "make tokens that occurred less likely; 1: off",                                                              \
-         offsetof(type, sampling.repetition_penalty)},                                                                 \
-        {"no-repeat-ngram-size",                                                                                       \
-         0,                                                                                                            \
-         OPTION_INT,                                                                                                   \
-         "N",                                                                                                          \
-         "no N-gram of tokens twice; 0: off",                                                                          \
-         offsetof(type, sampling.no_repeat_ngram_size)},                                                               \
-        {"seed",                                                                                                       \
-         's',                                                                                                          \
-         OPTION_INT,                                                                                                   \
-         "S",                                                                                                          \
-         "sample with seed S: the same seed gives the same answer",                                                    \
-         offsetof(type, sampling.seed)},                                                                               \
-        {"greedy", 0, OPTION_FLAG, NULL, "always the best token", offsetof(type, sampling.greedy)},                    \
-        {"sample",                                                                                                     \
-         0,                                                                                                            \
-         OPTION_FLAG,                                                                                                  \
-         NULL,                                                                                                         \
-         "draw tokens even if the model's default is greedy",                                                          \
-         offsetof(type, sampling.sample)},                                                                             \
-        {"ignore-eos", 0, OPTION_FLAG, NULL, "end tokens do not end the answer", offsetof(type, sampling.ignore_eos)}, \
-    {                                                                                                                  \
-        "stop", 0, OPTION_LIST, "S", "end the answer before the text S; repeatable", offsetof(type, sampling.stop)     \
-    }
+/* clang-format off */
+#define SAMPLING_OPTIONS(type) \
+    {"max-new-tokens", 'n', OPTION_INT, "N", "at most N new tokens", offsetof(type, sampling.max_new_tokens)}, \
+    {"max-length", 0, OPTION_INT, "N", "at most N tokens with the prompt", offsetof(type, sampling.max_length)}, \
+    {"min-length", 0, OPTION_INT, "N", "no end before N tokens with the prompt", offsetof(type, sampling.min_length)}, \
+    {"temperature", 0, OPTION_DOUBLE, "T", "sample at temperature T; 0: greedy", \
+     offsetof(type, sampling.temperature)}, \
+    {"top-k", 0, OPTION_INT, "K", "sample from the K best tokens; 0: all", offsetof(type, sampling.top_k)}, \
+    {"top-p", 0, OPTION_DOUBLE, "P", "sample from the best tokens of total probability P", \
+     offsetof(type, sampling.top_p)}, \
+    {"min-p", 0, OPTION_DOUBLE, "P", "drop tokens below P times the best one's probability", \
+     offsetof(type, sampling.min_p)}, \
+    {"repetition-penalty", 0, OPTION_DOUBLE, "R", "make tokens that occurred less likely; 1: off", \
+     offsetof(type, sampling.repetition_penalty)}, \
+    {"no-repeat-ngram-size", 0, OPTION_INT, "N", "no N-gram of tokens twice; 0: off", \
+     offsetof(type, sampling.no_repeat_ngram_size)}, \
+    {"seed", 's', OPTION_INT, "S", "sample with seed S: the same seed gives the same answer", \
+     offsetof(type, sampling.seed)}, \
+    {"greedy", 0, OPTION_FLAG, NULL, "always the best token", offsetof(type, sampling.greedy)}, \
+    {"sample", 0, OPTION_FLAG, NULL, "draw tokens even if the model's default is greedy", \
+     offsetof(type, sampling.sample)}, \
+    {"ignore-eos", 0, OPTION_FLAG, NULL, "end tokens do not end the answer", offsetof(type, sampling.ignore_eos)}, \
+    {"stop", 0, OPTION_LIST, "S", "end the answer before the text S; repeatable", offsetof(type, sampling.stop)}
+/* clang-format on */
 /* Fills an initialised treadle_generate_options; pointers go into args. EXIT_OK, or a usage error that was printed. */
 int td_sampling_apply(const td_command *command, const td_sampling_args *args, treadle_generate_options *out);
 

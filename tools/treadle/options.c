@@ -13,6 +13,14 @@
 
 bool td_out(td_str text) { return fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0; }
 
+int td_out_and_free(char *text) {
+    size_t n = strlen(text);
+    bool good = td_out((td_str){text, n}) && (n == 0 || text[n - 1] == '\n' || td_out(TD_STR("\n")));
+
+    treadle_free(text);
+    return good ? EXIT_OK : EXIT_RUN;
+}
+
 int td_finish_output(int code) {
     bool bad = fflush(stdout) != 0 || ferror(stdout);
 
@@ -35,6 +43,21 @@ int td_report(const treadle_error *error) {
     case TREADLE_CANCELLED: return EXIT_INTERRUPTED;
     default: return EXIT_RUN;
     }
+}
+
+int td_report_model(const treadle_error *error) {
+    int code = td_report(error);
+
+    return code == EXIT_USAGE ? EXIT_MODEL : code;
+}
+
+void td_print_message(FILE *to, const treadle_message *m) {
+    static const char *const levels[] = {"error", "warning", "note"};
+    const char *space = m->file[0] && m->pointer[0] ? " " : "", *colon = m->file[0] || m->pointer[0] ? ": " : "";
+
+    fprintf(to, "%s", m->file);
+    if (m->line) fprintf(to, ":%u:%u", m->line, m->column);
+    fprintf(to, "%s%s%s%s: %s\n", space, m->pointer, colon, levels[m->level], m->message);
 }
 
 int td_usage(const td_command *command, const char *format, ...) {
@@ -233,7 +256,7 @@ int td_run_command(const td_command *command, int argc, char **argv) {
     }
     if (command->defaults) command->defaults(args);
     int code = parse(command, args, argc, argv, positional, &n_positional);
-    if (code == EXIT_OK) code = command->run(args, positional, n_positional);
+    if (code == EXIT_OK) code = command->run(args, positional);
     free_lists(command, args);
     td_free(positional);
     td_free(args);
