@@ -128,7 +128,7 @@ void td_exec_free(td_exec *e) {
     td_exec_stacks_free(e);
     td_exec_copies_free(e);
     td_state_free(e->state);
-    if (e->first_slot) td_exec_roles_free(e);
+    td_exec_roles_free(e);
     void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,  e->released,
                             e->is_joined, e->runs,    e->picked_n, e->picked_rows, e->written, e->kept, e->lines,
                             e->picked,    e->lengths, e->all,      e->nothing,     e->logits};

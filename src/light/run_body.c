@@ -171,18 +171,23 @@ static treadle_status deliver(td_body_run *b) {
     return TREADLE_OK;
 }
 
+static treadle_status may_step(td_light_ctx *ctx, treadle_error *err) {
+    uint64_t most = ctx->light->options.max_steps;
+    if (TD_UNLIKELY(++ctx->outermost->n_steps > most && most))
+        return td_fail(err, TREADLE_LIMIT, "subgraphs ran more than %llu times", (unsigned long long)most);
+    return TD_UNLIKELY(td_ctx_interrupted(ctx)) ? td_fail(err, TREADLE_CANCELLED, "cancelled") : TREADLE_OK;
+}
+
+/* However it ends, no binding outlives it: the memory belongs to the caller's run (a cancel that left one: tests/api/test_parity.py). */
 treadle_status td_body_step(td_body_run *b) {
     const td_graph *g = &b->body->light.graph;
     td_light_ctx *ctx = b->ctx;
-    uint64_t most = ctx->light->options.max_steps;
-    if (TD_UNLIKELY(++ctx->outermost->n_steps > most && most))
-        return td_fail(b->caller->err, TREADLE_LIMIT, "subgraphs ran more than %llu times", (unsigned long long)most);
-    if (TD_UNLIKELY(td_ctx_interrupted(ctx))) return td_fail(b->caller->err, TREADLE_CANCELLED, "cancelled");
     td_ctx_release(ctx);
     for (size_t k = 0; k < g->n_outputs; k++) ctx->bindings[k].direct = false;
     for (size_t k = g->n_outputs; k-- > 0;) /* a value that is several outputs: the first is written directly */
         if (ctx->bindings[k].to.data) ctx->binding_of[g->outputs[k]] = (int32_t)k;
-    treadle_status status = td_ctx_plan(ctx, b->caller->err);
+    treadle_status status = may_step(ctx, b->caller->err);
+    if (status == TREADLE_OK) status = td_ctx_plan(ctx, b->caller->err);
     if (status == TREADLE_OK) status = td_ctx_steps(ctx, b->caller->err);
     if (status == TREADLE_OK) status = deliver(b);
     for (size_t k = 0; k < g->n_outputs; k++) {

@@ -12,7 +12,8 @@ typedef struct td_heads {
 } td_heads;
 
 static inline char *td_heads_at(const td_heads *x, int64_t b, int64_t t, int64_t h) {
-    return x->data + (b * x->batch + t * x->token + h * x->head) * (td_dtype_bits(x->dtype) / 8);
+    int64_t offset = (b * x->batch + t * x->token + h * x->head) * (td_dtype_bits(x->dtype) / 8);
+    return offset ? x->data + offset : x->data; /* data is NULL where nothing is */
 }
 
 /* Views of [batch, token, heads * size], from head `first` on, and of [batch, head, token, size]. A tensor whose last
