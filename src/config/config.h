@@ -91,6 +91,7 @@ typedef struct td_config_state {
     td_kv_format kv_format;
     td_str past_key, past_value, present_key, present_value, past, present; /* patterns; empty: found by name */
     td_choice share_buffer;
+    td_present kv_present;
     td_config_window window;
     td_str cross_source; /* the session that makes the cross cache; empty: found */
     td_choice cross_frozen;

@@ -93,6 +93,7 @@ static const td_field window_fields[] = {
 
 static const td_field kv_fields[] = {
     WORD_FIELD("format", td_kv_format_words, "Unknown kv_cache format \"%.*s\". Valid options: "),
+    WORD_FIELD("present", td_present_words, "Unknown present \"%.*s\" of kv_cache. Valid options: "),
     STRING_FIELD("past_key_pattern"),
     STRING_FIELD("past_value_pattern"),
     STRING_FIELD("present_key_pattern"),

@@ -60,6 +60,7 @@ bool td_read_state(td_config *c, const td_json *state, td_messages *m) {
         .past = td_json_string_or(kv, "past_pattern", ""),
         .present = td_json_string_or(kv, "present_pattern", ""),
         .share_buffer = choice(kv, "share_buffer"),
+        .kv_present = (td_present)td_read_word(kv, "present", td_present_words, TD_PRESENT_AUTO),
         .cross_source = td_json_string_or(cross, "source", ""),
         .cross_frozen = choice(cross, "frozen"),
         .position = (td_position)td_read_word(positions, "strategy", td_position_words, TD_POSITION_AUTO),

@@ -127,7 +127,8 @@ treadle_status td_exec_bind(td_exec *e, const td_exec_run *run, int32_t session,
         *value = (td_value){0};
         if (k < 0 || e->plan->states[k].kind == TD_STATE_CROSS || e->state->given[k]) continue;
         value->kind = TD_VALUE_TENSOR;
-        td_state_present(e->state, (size_t)k, run->first_row, run->n_rows, run->start, &value->tensor);
+        td_state_present(e->state, (size_t)k, run->first_row, run->n_rows,
+                         run->start + (s->gives_new[o] ? run->past : 0), &value->tensor);
     }
     if (s->logits >= 0) e->skip[session][s->logits] = !run->wants_logits && !e->keep_all && !e->keep_outputs;
     return TREADLE_OK;
@@ -143,6 +144,24 @@ static treadle_status copy_into(td_value *slot, const td_value *value, treadle_e
     td_value_release(slot);
     *slot = copy;
     return TREADLE_OK;
+}
+
+/* The columns that a growing cache was given are those that the row has afterwards. */
+static treadle_status check_present(const td_exec *e, const td_exec_run *run, int32_t session, size_t o, size_t k,
+                                    treadle_error *err) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    const td_state_tensor *state = &e->plan->states[k];
+    const td_value *value = &e->outputs[session][o];
+    if ((state->kind != TD_STATE_SEPARATE && state->kind != TD_STATE_COMBINED) || value->kind != TD_VALUE_TENSOR)
+        return TREADLE_OK;
+    int64_t wanted = s->gives_new[o] ? run->n : run->past + run->n;
+    int64_t found = state->seq_axis < value->tensor.shape.rank ? value->tensor.shape.dims[state->seq_axis] : 0;
+    if (s->gives_new[o] ? found == wanted : found >= wanted) return TREADLE_OK;
+    return td_fail(err, TREADLE_RUN,
+                   "expected \"%.*s\" of %lld columns, %lld in the past and %lld new ones, found %lld%s",
+                   TD_STR_ARGS(s->signature->outputs[o].name), (long long)wanted, (long long)run->past,
+                   (long long)run->n, (long long)found,
+                   found == run->n ? ": kv_cache.present \"new\" says that a graph gives new columns alone" : "");
 }
 
 /* A cross cache that its own session gives is filled by the first run and frozen. */
@@ -173,6 +192,7 @@ treadle_status td_exec_keep(td_exec *e, const td_exec_run *run, int32_t session,
         int32_t k = s->out_state[o];
         if (k < 0) continue;
         e->written[k] = true;
+        TD_TRY(check_present(e, run, session, o, (size_t)k, err));
         if (e->state->given[k]) TD_TRY(td_state_give(e->state, (size_t)k, &e->outputs[session][o].tensor, err));
     }
     for (size_t w = 0; w < plan->n_wires; w++) {

@@ -21,7 +21,7 @@ static bool is_given(const td_exec *e, size_t k) {
         ptrdiff_t input = input_of(s, k);
         for (size_t o = 0; o < s->signature->n_outputs; o++) {
             if (!writes(s, k, o)) continue;
-            if (s->fixed_rows > 1) return false;
+            if (s->fixed_rows > 1 || s->gives_new[o]) return false;
             if (!(rt->engines[i]->capabilities & TD_ENGINE_GIVES)) return false;
             if (input >= 0 && rt->engines[i]->aliases(rt->sessions[i], (size_t)input, o)) return false;
             any = true;

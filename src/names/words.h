@@ -28,6 +28,12 @@
     X(COMBINED, "combined")                                                                                            \
     X(STATIC, "static")
 
+/* What the present of a growing cache holds. */
+#define TD_PRESENT_LIST(X)                                                                                             \
+    X(AUTO, "auto")                                                                                                    \
+    X(ALL, "all") /* the past and the new columns */                                                                   \
+    X(NEW, "new")
+
 #define TD_ENGINE_LIST(X)                                                                                              \
     X(LIGHT, "light")                                                                                                  \
     X(ORT, "ort")
@@ -119,6 +125,11 @@ typedef enum td_kv_format {
     TD_KV_FORMAT_LIST(TD_WORD_ROW)
 #undef TD_WORD_ROW
 } td_kv_format;
+typedef enum td_present {
+#define TD_WORD_ROW(name, text) TD_PRESENT_##name,
+    TD_PRESENT_LIST(TD_WORD_ROW)
+#undef TD_WORD_ROW
+} td_present;
 typedef enum td_modality {
 #define TD_WORD_ROW(name, text) TD_MODALITY_##name,
     TD_MODALITY_LIST(TD_WORD_ROW)
@@ -163,6 +174,7 @@ extern const char *const td_when_words[];
 extern const char *const td_loop_words[];
 extern const char *const td_position_words[];
 extern const char *const td_kv_format_words[];
+extern const char *const td_present_words[];
 extern const char *const td_engine_words[];
 extern const char *const td_modality_words[];
 extern const char *const td_alignment_words[];

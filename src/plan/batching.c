@@ -103,6 +103,13 @@ static bool has_caches(const td_plan *plan, const td_plan_session *s) {
     return false;
 }
 
+/* New columns go behind one common end, not behind each row's own. */
+static bool gives_new(const td_plan_session *s) {
+    for (size_t o = 0; o < s->signature->n_outputs; o++)
+        if (s->gives_new[o]) return true;
+    return false;
+}
+
 static bool has_role(const td_plan_session *s, td_role role) { return td_plan_input_of_role(s, role) >= 0; }
 
 static int64_t find_rows_per_run(const td_plan *plan) {
@@ -124,7 +131,7 @@ static td_batching find_batching(const td_plan_build_ctx *b) {
         if (step->loop == TD_LOOP_PER_IMAGE || !session_takes_rows(b, step->session, &equal)) return TD_BATCH_APART;
         if (!has_caches(plan, s)) continue;
         bool mask = has_role(s, TD_ROLE_ATTENTION_MASK);
-        lengths &= td_plan_all_gqa(b, step->session) && (mask || has_role(s, TD_ROLE_SEQLENS_K));
+        lengths &= td_plan_all_gqa(b, step->session) && !gives_new(s) && (mask || has_role(s, TD_ROLE_SEQLENS_K));
         masked &= mask && !td_plan_all_gqa(b, step->session);
     }
     return equal ? TD_BATCH_EQUAL : lengths ? TD_BATCH_LENGTHS : masked ? TD_BATCH_MASK : TD_BATCH_EQUAL;

@@ -75,7 +75,8 @@ static void open_session(td_plan_build_ctx *b, const td_config_session *config, 
     s->feeds = TD_ARENA_ARRAY(arena, td_feed, n_in);
     s->given = TD_ARENA_ARRAY(arena, int32_t, n_in);
     s->out_state = TD_ARENA_ARRAY(arena, int32_t, n_out);
-    if (!s->roles || !s->feeds || !s->given || !s->out_state || !take_names_apart(b, index)) {
+    s->gives_new = TD_ARENA_ARRAY(arena, bool, n_out);
+    if (!s->roles || !s->feeds || !s->given || !s->out_state || !s->gives_new || !take_names_apart(b, index)) {
         b->out_of_memory = true;
         return;
     }

@@ -139,6 +139,8 @@ static inline bool td_plan_is_unfed(const td_plan_session *s, size_t input) {
 /* pair.c: an input that is a cache by its name and has no partner: an error is added. false: it is no cache. */
 bool td_plan_report_lonely(td_plan_build_ctx *b, int32_t session, size_t input);
 
+/* present.c: which outputs give new columns alone, of the session's states from `first` on. */
+void td_plan_find_presents(td_plan_build_ctx *b, int32_t session, size_t first);
 void td_plan_find_heads(td_state_tensor *s);
 /* sizes.c: sizes that are still free, of the states from `first` on. */
 void td_plan_find_sizes(td_plan_build_ctx *b, size_t first);

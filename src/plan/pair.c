@@ -362,6 +362,7 @@ static void pair_session(td_plan_build_ctx *b, int32_t index) {
     pair_by_stem(&p);
     pair_leftovers(&p);
     find_frozen(&p, first);
+    td_plan_find_presents(b, index, first);
     td_plan_find_sizes(b, first);
     for (size_t i = 0; i < sig->n_inputs && b->plan->n_sessions == 1; i++)
         if (!p.in_done[i]) td_plan_report_lonely(b, index, i);

@@ -93,13 +93,14 @@ typedef struct td_plan_session {
     td_feed *feeds;          /* [n_inputs] */
     int32_t *given;          /* [n_inputs]: the request tensor that wins over the input's role in a prompt, or -1 */
     int32_t *out_state;      /* [n_outputs]: state tensor that it becomes, or cross cache that it fills, or -1 */
-    bool takes_tokens;       /* ids or embeddings: roles apply */
-    bool takes_source;       /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
-    int32_t logits;          /* output, or -1 */
-    int64_t fixed_tokens;    /* its ids or embeddings have exactly this many positions; 0: any number */
-    int64_t fixed_rows;      /* a run has exactly this many rows; 0: any number */
-    bool last_token_only;    /* of several ids the graph looks at the last one alone */
-    bool starts_afresh;      /* it makes caches but takes no past: each of its runs needs the whole timeline */
+    bool *gives_new;      /* [n_outputs]: of a growing cache: the columns of the run alone, not the past before them */
+    bool takes_tokens;    /* ids or embeddings: roles apply */
+    bool takes_source;    /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
+    int32_t logits;       /* output, or -1 */
+    int64_t fixed_tokens; /* its ids or embeddings have exactly this many positions; 0: any number */
+    int64_t fixed_rows;   /* a run has exactly this many rows; 0: any number */
+    bool last_token_only; /* of several ids the graph looks at the last one alone */
+    bool starts_afresh;   /* it makes caches but takes no past: each of its runs needs the whole timeline */
 } td_plan_session;
 
 /* What a per_image loop gives an input in the run of image i. */

@@ -197,6 +197,7 @@ static void write_state(const td_plan *plan, size_t k, td_json_writer *w) {
         td_json_key(w, "frozen");
         td_json_write_bool(w, true);
     }
+    if (s->output >= 0 && plan->sessions[s->session].gives_new[s->output]) write_text(w, "present", "new");
     write_names(plan, k, SIDE_FROM, cross ? "from" : "starts_as", w);
     if (cross && s->from_session >= 0) write_str(w, "filled_by", plan->sessions[s->from_session].name);
     write_number(w, "heads", s->heads);
