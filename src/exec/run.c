@@ -1,6 +1,8 @@
 /* exec/run.c - one run of the plan's steps: which of them take part, in order, and what they leave behind. */
 #include "exec/exec.h"
 
+#include <stdio.h>
+
 treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
     const td_engine *engine = e->runtime->engines[session];
     treadle_status status = e->copies[session] ? td_exec_call_copies(e, session, err)
@@ -101,6 +103,75 @@ static treadle_status source_run(td_exec *e, td_exec_run *run, int32_t session, 
     return td_exec_roles_reserve(e, run->n, run->n, err);
 }
 
+/* The modality of the features that an input takes; -1: it takes none. */
+static int32_t features_of(const td_plan *plan, int32_t session, size_t input) {
+    td_feed feed = plan->sessions[session].feeds[input];
+    for (int32_t w = feed.kind == TD_FEED_WIRE ? feed.index : -1; w >= 0; w = plan->wires[w].next)
+        for (size_t k = 0; k < plan->n_steps; k++) {
+            const td_plan_step *step = &plan->steps[k];
+            bool features = step->when == TD_WHEN_PROMPT && step->modality >= 0 && step->modality < TD_MODALITY_NONE;
+            if (features && step->session == plan->wires[w].from_session) return step->modality;
+        }
+    return -1;
+}
+
+/* Rows of features: all dimensions but the last. */
+static int64_t feature_rows(const td_tensor *t) {
+    int64_t n = 1;
+    for (int i = 0; i + 1 < t->shape.rank; i++) n *= t->shape.dims[i];
+    return n;
+}
+
+/* A row whose tokens went into a session that failed; false: there is nothing to say about it. */
+static bool blame_row(const td_exec *e, const td_exec_run *run, int32_t session, size_t input, size_t row,
+                      treadle_error *err) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    td_str name = s->signature->inputs[input].name;
+    int32_t modality = features_of(e->plan, session, input), token = e->plan->placeholders[modality];
+    const char *word = td_modality_words[modality];
+    const int32_t *ids = run->rows[row].ids;
+    int64_t first = td_exec_length(e, row), n = feature_rows(&e->inputs[session][input].tensor);
+    int64_t end = TD_MIN(run->rows[row].n_ids, first + run->n - run->pad_before - run->pad_after);
+    if (token >= 0) {
+        char said[sizeof err->hint];
+        while (first < end && ids[first] != token) first++;
+        if (first >= end || n > 0) return false;
+        snprintf(said, sizeof said, "%.500s", err->message);
+        td_fail(err, err->code,
+                "token %lld of row %zu (id %d) is the %s placeholder: session \"%.*s\" expected a row of \"%.*s\" to "
+                "put in its place, and no %s came with it",
+                (long long)first, row, token, word, TD_STR_ARGS(s->name), TD_STR_ARGS(name), word);
+        td_error_hint(err, "The graph's own words: %s", said);
+    } else if (run->n_rows > 1) {
+        td_error_hint(err,
+                      "A token of one of the %zu rows may be the %s placeholder, for which \"%.*s\" had %lld rows: "
+                      "tokens.%s_token in the config would say",
+                      run->n_rows, word, TD_STR_ARGS(name), (long long)n, word);
+    } else if (end - first == 1) {
+        td_error_hint(err,
+                      "Token %lld of row %zu (id %d) may be the %s placeholder, for which \"%.*s\" had %lld rows: "
+                      "tokens.%s_token in the config would say",
+                      (long long)first, row, ids[first], word, TD_STR_ARGS(name), (long long)n, word);
+    } else {
+        td_error_hint(err,
+                      "Tokens %lld to %lld of row %zu may have more %s placeholders than the %lld rows of \"%.*s\": "
+                      "tokens.%s_token in the config would say which they are",
+                      (long long)first, (long long)end - 1, row, word, (long long)n, TD_STR_ARGS(name), word);
+    }
+    return true;
+}
+
+/* A graph that puts features in the places of tokens fails where it has too few: says which tokens stand for them, or may. */
+static void blame_features(const td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
+    const td_plan_session *s = &e->plan->sessions[session];
+    bool said = !err || !s->takes_tokens || s->takes_source;
+    for (size_t i = 0; !said && i < s->signature->n_inputs; i++) {
+        if (features_of(e->plan, session, i) < 0 || e->inputs[session][i].kind != TD_VALUE_TENSOR) continue;
+        for (size_t r = run->first_row; !said && r < run->first_row + run->n_rows; r++)
+            said = run->rows[r].live && blame_row(e, run, session, i, r, err);
+    }
+}
+
 static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan_step *step, treadle_error *err) {
     td_exec_run own = *run;
     int32_t session = step->session;
@@ -114,7 +185,9 @@ static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan
             return status;
         }
         if (e->plan->sessions[session].logits >= 0) TD_TRY(td_exec_pick(e, &own, session, err));
-        TD_TRY(td_exec_call(e, session, err));
+        status = td_exec_call(e, session, err);
+        if (status == TREADLE_RUN) blame_features(e, &own, session, err);
+        TD_TRY(status);
     }
     return td_exec_keep(e, &own, session, err);
 }
@@ -126,9 +199,7 @@ static int64_t count_features(const td_exec *e, int32_t session) {
         if (wire->from_session != session || !e->plan->sessions[wire->to_session].takes_tokens) continue;
         const td_value *value = td_exec_output(e, session, wire->from_output);
         if (!value || value->kind != TD_VALUE_TENSOR || value->tensor.shape.rank < 2) return -1;
-        int64_t n = 1;
-        for (int i = 0; i + 1 < value->tensor.shape.rank; i++) n *= value->tensor.shape.dims[i];
-        return n;
+        return feature_rows(&value->tensor);
     }
     return -1;
 }

@@ -156,6 +156,55 @@ def test_an_image_cannot_be_run_again_without_its_tensors():
     testing.equal(answers[1]["steps"][-1]["tokens"], golden["tokens"])
 
 
+IMAGE = 7
+
+
+def vlm(name, image_token):
+    """Table rows as embeddings, features in the places of id 7 by ScatterND, logits = embeddings: an image's feature is a one-hot row."""
+    path = os.path.join(work.name, name)
+    os.makedirs(path)
+    node, f, opset = helper.make_node, TensorProto.FLOAT, {"opset_imports": [helper.make_opsetid("", 21)], "ir_version": 10}
+
+    def save(file, nodes, inputs, outputs, weights=()):
+        onnx.save(helper.make_model(helper.make_graph(nodes, "g", inputs, outputs, list(weights)), **opset), os.path.join(path, file))
+
+    save("vision.onnx", [node("Identity", ["pixel_values"], ["image_features"])], [info("pixel_values", f, ["n", VOCAB])], [info("image_features", f, ["n", VOCAB])])
+    save("embedding.onnx", [node("Gather", ["table", "input_ids"], ["e"]), node("Equal", ["input_ids", "image"], ["is"]), node("NonZero", ["is"], ["at"]),
+                            node("Transpose", ["at"], ["places"]), node("ScatterND", ["e", "places", "image_features"], ["inputs_embeds"])],
+         [info("input_ids", TensorProto.INT64, ["batch", "seq"]), info("image_features", f, ["n", VOCAB])], [info("inputs_embeds", f, ["batch", "seq", VOCAB])],
+         [numpy_helper.from_array(TABLE, "table"), numpy_helper.from_array(np.array(IMAGE), "image")])
+    kv = ["batch", 1, "past", VOCAB]
+    save("decoder.onnx", [node("Identity", ["inputs_embeds"], ["logits"]), node("Unsqueeze", ["inputs_embeds", "one"], ["new"]),
+                          *(node("Concat", [f"past_key_values.0.{k}", "new"], [f"present.0.{k}"], axis=2) for k in ("key", "value"))],
+         [info("inputs_embeds", f, ["batch", "seq", VOCAB]), *(info(f"past_key_values.0.{k}", f, kv) for k in ("key", "value"))],
+         [info("logits", f, ["batch", "seq", VOCAB]), *(info(f"present.0.{k}", f, ["batch", 1, "all", VOCAB]) for k in ("key", "value"))],
+         [numpy_helper.from_array(np.array([1]), "one")])
+    with open(os.path.join(path, "genai_config.json"), "w", encoding="utf-8") as file:
+        json.dump({"version": 2, "pipeline": {"sessions": {s: {"file": s + ".onnx"} for s in ("vision", "embedding", "decoder")}},
+                   "tokens": {"image_token": image_token}, "generation": {"max_length": 64}}, file)
+    return path
+
+
+def test_placeholders_without_features_are_named():
+    """Those that the model makes, and those that the config does not name. The next request runs as if nothing had been."""
+    pixels = saved("placeholders", np.eye(VOCAB, dtype=np.float32)[[IMAGE]])
+    good = {"op": "generate", "prompts": [[1, IMAGE]], "tensors": {"pixel_values": pixels}, "options": {"max_new_tokens": 1}}
+    twice = {**good, "options": {"max_new_tokens": 3}}  # the feature makes the model say 7
+    bare = {"op": "generate", "prompts": [[1, 2, IMAGE]], "options": {"max_new_tokens": 1}}
+    batch = {"op": "generate", "prompts": [[IMAGE, 1], [1, IMAGE]], "tensors": {"pixel_values": saved("two", np.eye(VOCAB, dtype=np.float32)[[IMAGE] * 2])},
+             "options": {"max_new_tokens": 3, "images_per_row": [1, 1]}}
+    for token, made, missing, row in ((IMAGE, ("token 2 of row 0 (id 7) is the image placeholder", 'session "embedding" expected a row of "image_features"', "ScatterND"),
+                                       ("1 image placeholders (token 7), but no image",), "token 2 of row 1 (id 7)"),
+                                      (None, ("Token 2 of row 0 (id 7) may be the image placeholder", '"image_features" had 0 rows', "tokens.image_token"),
+                                       ("Tokens 0 to 2 of row 0", "tokens.image_token"), "A token of one of the 2 rows may be the image placeholder")):
+        answers = drive(vlm(f"vlm-{token}", token), twice, good, bare, good, batch, good)
+        for answer, words in ((answers[0], made), (answers[2], missing), (answers[4], (row,))):
+            for word in words:
+                assert word in answer["error"]["message"], (word, answer)
+        for answer in answers[1::2]:
+            testing.equal(answer["tokens"], [[IMAGE]])
+
+
 def test_a_sound_file_that_cannot_be_read_is_no_fault_of_the_model():
     path = testing.source("examples/pipelines/3-encoder-decoder")
     text = os.path.join(work.name, "text.wav")
