@@ -73,6 +73,8 @@ typedef struct td_engine {
     size_t (*n_outputs)(const td_session *session);
     ptrdiff_t (*find_input)(const td_session *session, td_str name);
     ptrdiff_t (*find_output)(const td_session *session, td_str name);
+    /* What is known of an output, by inference too; NULL: the engine does not say. */
+    const td_light_port *(*output)(const td_session *session, size_t index);
     /* Whether this input and this output may be bound to one memory (with the same strides) so that nothing is copied. */
     bool (*aliases)(const td_session *session, size_t input, size_t output);
     treadle_status (*ctx_new)(const td_session *session, td_session_ctx **out, treadle_error *err);

@@ -48,6 +48,10 @@ static ptrdiff_t light_find_output(const td_session *session, td_str name) {
     return td_light_find_output(light_of(session), name);
 }
 
+static const td_light_port *light_output(const td_session *session, size_t index) {
+    return td_light_output(light_of(session), index);
+}
+
 static bool light_aliases(const td_session *session, size_t input, size_t output) {
     (void)session, (void)input, (void)output;
     return true;
@@ -122,6 +126,7 @@ const td_engine td_engine_light = {
     .n_outputs = light_n_outputs,
     .find_input = light_find_input,
     .find_output = light_find_output,
+    .output = light_output,
     .aliases = light_aliases,
     .ctx_new = light_ctx_new,
     .ctx_free = light_ctx_free,

@@ -3,6 +3,8 @@
 #include "exec/exec.h"
 #include "tensor/half.h"
 
+#include <stdio.h>
+
 /* The position of a row's last token among those of a run. */
 static int64_t last_position(const td_exec_run *run) { return run->n - 1 - run->pad_after; }
 
@@ -22,10 +24,10 @@ static treadle_status take_vocab(td_exec *e, const td_tensor *logits, treadle_er
     int rank = logits->shape.rank;
     int64_t vocab = rank > 0 ? logits->shape.dims[rank - 1] : 0;
     if ((rank != 2 && rank != 3) || vocab <= 0 || vocab > INT32_MAX || (e->vocab && vocab != e->vocab)) {
-        char text[128];
-        return td_fail(err, TREADLE_RUN,
-                       "expected logits of two or three dimensions with a vocabulary of %lld, the graph gave %s",
-                       (long long)(e->vocab ? e->vocab : e->plan->vocab), td_shape_text(&logits->shape, text));
+        char text[128], size[48] = "";
+        if (e->vocab) snprintf(size, sizeof size, " with a vocabulary of %lld", (long long)e->vocab);
+        return td_fail(err, TREADLE_RUN, "expected logits of two or three dimensions%s, the graph gave %s", size,
+                       td_shape_text(&logits->shape, text));
     }
     if (e->logits) return TREADLE_OK;
     e->logits = td_alloc_array(e->n_rows * (size_t)vocab, sizeof *e->logits);

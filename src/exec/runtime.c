@@ -31,6 +31,8 @@ static treadle_status open_session(td_runtime *rt, size_t i, const td_engine_opt
         return td_fail(err, TREADLE_INTERNAL,
                        "session \"%.*s\" opened with other inputs or outputs than its file declares",
                        TD_STR_ARGS(s->name));
+    for (size_t o = 0; engine->output && o < s->signature->n_outputs; o++)
+        TD_TRY(td_plan_check_output(rt->plan, (int32_t)i, o, engine->output(rt->sessions[i], o), err));
     if (s->logits >= 0 && can_pick(s)) rt->pick_rows[i] = engine->can_pick_rows(rt->sessions[i], (size_t)s->logits);
     return TREADLE_OK;
 }

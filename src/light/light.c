@@ -118,40 +118,58 @@ cleanup:
     return status;
 }
 
+/* A session of zeros becomes one whose graph is built, resolved and rewritten, and whose ports are known; no weight is packed. */
+static treadle_status begin(td_light *l, td_onnx_model *model, treadle_error *err) {
+    l->model = model;
+    td_arena_init(&l->arena);
+    l->graph.arena = &l->arena;
+    l->pool = td_pool_acquire(l->options.n_threads);
+    if (!l->pool) return td_fail_memory(err, "the thread pool", 0);
+    TD_TRY(td_graph_build(&l->graph, model, err));
+    td_bodies_inherit(l);
+    l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, l->graph.n_outputs);
+    if (!l->can_pick) return td_fail_memory(err, "the outputs", l->graph.n_outputs);
+    TD_TRY(analyse(l, err));
+    TD_TRY(make_ports(l, err));
+    return declare_outputs(l, err);
+}
+
 treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out,
                                   treadle_error *err) {
-    treadle_status status = TREADLE_OK;
     td_light *l = td_alloc_zero(1, sizeof *l);
     if (!l) {
         td_onnx_close(model);
         return td_fail_memory(err, "a session", sizeof *l);
     }
-    l->model = model;
     if (options) l->options = *options;
-    td_arena_init(&l->arena);
-    l->graph.arena = &l->arena;
-    l->pool = td_pool_acquire(l->options.n_threads);
-    if (!l->pool) {
-        status = td_fail_memory(err, "the thread pool", 0);
-        goto cleanup;
+    treadle_status status = begin(l, model, err);
+    if (status == TREADLE_OK) status = finish(l, err);
+    if (status != TREADLE_OK) {
+        if (model->path) td_error_file(err, model->path);
+        td_light_close(l);
+        return status;
     }
-    TD_TRY_GOTO(td_graph_build(&l->graph, model, err), cleanup);
-    td_bodies_inherit(l);
-    l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, l->graph.n_outputs);
-    if (!l->can_pick) {
-        status = td_fail_memory(err, "the outputs", l->graph.n_outputs);
-        goto cleanup;
-    }
-    TD_TRY_GOTO(analyse(l, err), cleanup);
-    TD_TRY_GOTO(make_ports(l, err), cleanup);
-    TD_TRY_GOTO(declare_outputs(l, err), cleanup);
-    TD_TRY_GOTO(finish(l, err), cleanup);
     l->options.skip_passes = l->options.pack_dir = NULL; /* the caller's; not needed any more */
     *out = l;
     return TREADLE_OK;
-cleanup:
-    if (model->path) td_error_file(err, model->path);
-    td_light_close(l);
+}
+
+treadle_status td_light_check(const char *path, td_arena *arena, td_light_port **out, treadle_error *err) {
+    td_onnx_model *model;
+    TD_TRY(td_onnx_open(path, NULL, &model, err));
+    td_light l = {.options = {.n_threads = 1, .no_passes = true}};
+    treadle_status status = begin(&l, model, err);
+    size_t n = l.graph.n_outputs;
+    td_light_port *ports = status == TREADLE_OK ? TD_ARENA_ARRAY(arena, td_light_port, n) : NULL;
+    if (status == TREADLE_OK && !ports) status = td_fail_memory(err, "the ports", n);
+    for (size_t i = 0; status == TREADLE_OK && i < n; i++)
+        ports[i] = (td_light_port){.kind = l.outputs[i].kind, .dtype = l.outputs[i].dtype, .shape = l.outputs[i].shape};
+    td_resolve_release(&l.graph);
+    td_graph_free(&l.graph);
+    if (l.pool) td_pool_release(l.pool);
+    td_arena_free(&l.arena);
+    td_onnx_close(model);
+    *out = ports;
     return status;
 }
 

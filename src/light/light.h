@@ -46,6 +46,9 @@ treadle_status td_light_open(const char *path, const td_light_options *options, 
 /* Takes the model: closes it on failure too. */
 treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out,
                                   treadle_error *err);
+/* What td_light_open would refuse a file for, told without packing weights; of these only constants that shapes hang on are read.
+ * (*out_outputs)[i], in the arena: kind, type and shape of graph output i as far as they are declared or can be inferred. */
+treadle_status td_light_check(const char *path, td_arena *arena, td_light_port **out_outputs, treadle_error *err);
 /* Lets the weights' pages go, as far as they lie in files; they come back when a run touches them. Runs may be going on. */
 void td_light_drop(const td_light *light);
 void td_light_close(td_light *light); /* after all its contexts; NULL is fine */

@@ -1,5 +1,5 @@
 /* model/graphs.c - what would keep a model's graphs from being opened, told without opening them: ops that the engine
- * lacks, files of weights that are missing or too short. */
+ * lacks, files of weights that are missing or too short, nodes that do not fit together. */
 #include "base/file.h"
 #include "base/map.h"
 #include "model/model.h"
@@ -89,6 +89,22 @@ static treadle_status check_data(treadle_model *m, const td_plan_session *s, td_
     return status;
 }
 
+/* What light would refuse, or the plan, once types and shapes are inferred. Only of a graph that has all its ops and weights. */
+static treadle_status check_inside(treadle_model *m, int32_t session, td_place place, treadle_error *err) {
+    const td_plan_session *s = &m->plan->sessions[session];
+    td_arena arena = {0};
+    td_light_port *outputs = NULL;
+    treadle_error problem = {0};
+    treadle_status status = td_light_check(s->config->path, &arena, &outputs, &problem);
+    for (size_t o = 0; status == TREADLE_OK && !m->messages.n_errors && o < s->signature->n_outputs; o++)
+        status = td_plan_check_output(m->plan, session, o, &outputs[o], &problem);
+    if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY)
+        td_messages_add(&m->messages, TREADLE_MESSAGE_ERROR, place, "session \"%.*s\": %s", TD_STR_ARGS(s->name),
+                        problem.message);
+    td_arena_free(&arena);
+    return status == TREADLE_OUT_OF_MEMORY ? td_fail_memory(err, "a graph", 0) : TREADLE_OK;
+}
+
 treadle_status td_model_check_graphs(treadle_model *m, treadle_error *err) {
     for (size_t i = 0; m->plan && i < m->plan->n_sessions; i++) {
         const td_plan_session *s = &m->plan->sessions[i];
@@ -96,6 +112,8 @@ treadle_status td_model_check_graphs(treadle_model *m, treadle_error *err) {
         td_place place = {.file = s->config->path};
         if (s->config->engine == TD_ENGINE_LIGHT) TD_TRY(check_ops(m, s, place, err));
         TD_TRY(check_data(m, s, place, err));
+        if (s->config->engine == TD_ENGINE_LIGHT && !m->messages.n_errors)
+            TD_TRY(check_inside(m, (int32_t)i, place, err));
     }
     return m->messages.failed ? td_fail_memory(err, "messages", 0) : TREADLE_OK;
 }

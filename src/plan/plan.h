@@ -238,6 +238,10 @@ int32_t td_plan_output_index(const td_plan_session *session, td_str name);
 static inline td_role td_plan_role(const td_plan_session *session, size_t input) { return session->roles[input]; }
 int32_t td_plan_input_of_role(const td_plan_session *session, td_role role); /* -1: none */
 
+/* What is known of an output, though its file may not declare it, against what the plan needs of it: logits and state. */
+treadle_status td_plan_check_output(const td_plan *plan, int32_t session, size_t output, const td_light_port *port,
+                                    treadle_error *err);
+
 bool td_plan_runs_in_decode(const td_plan *plan, int32_t session); /* in some step of a later token */
 
 /* Writes "steps", "wires", "roles", "state", "positions", "feeds" as one object. */

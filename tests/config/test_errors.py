@@ -41,8 +41,11 @@ ERRORS = testing.source("tests/config/errors")
 
 def save_graph(path, inputs, outputs):
     info = lambda rows: [helper.make_tensor_value_info(*row) for row in rows]
-    nodes = [helper.make_node("Identity", [inputs[0][0]], [o[0]]) for o in outputs]
-    graph = helper.make_graph(nodes, "g", info(inputs), info(outputs))
+    nodes, shapes = [], []
+    for name, dtype, dims in outputs:  # zeros of the declared type and rank
+        shapes.append(helper.make_tensor(name + "/shape", T.INT64, [len(dims)], [d if isinstance(d, int) else 1 for d in dims]))
+        nodes.append(helper.make_node("ConstantOfShape", [name + "/shape"], [name], value=helper.make_tensor("zero", dtype, [1], [0])))
+    graph = helper.make_graph(nodes, "g", info(inputs), info(outputs), shapes)
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
 
 
