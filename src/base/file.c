@@ -81,10 +81,6 @@ void td_mmap_close(td_mmap *map) {
     *map = (td_mmap){0};
 }
 
-void td_mmap_advise_random(const td_mmap *map) {
-    if (map->n) madvise((void *)(uintptr_t)map->data, map->n, MADV_RANDOM);
-}
-
 void td_mmap_drop(const void *from, size_t n) {
     /* Only whole pages inside the range: the edges may be shared with what is still in use. */
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

@@ -12,10 +12,9 @@ typedef struct td_mmap {
     size_t n;
 } td_mmap;
 
-treadle_status td_mmap_open(const char *path, td_mmap *out,
-                            treadle_error *err); /* refuses anything but regular files */
+/* Refuses anything but regular files. */
+treadle_status td_mmap_open(const char *path, td_mmap *out, treadle_error *err);
 void td_mmap_close(td_mmap *map);
-void td_mmap_advise_random(const td_mmap *map);
 void td_mmap_drop(const void *from, size_t n); /* pages no longer needed; they come back from the file when touched */
 
 /* Reads a whole regular file into heap memory (td_free), NUL-terminated after n bytes. limit_bytes 0: no limit. */

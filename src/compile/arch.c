@@ -132,8 +132,6 @@ static const td_arch archs[] = {
      .n_graphs = TD_COUNT(speech_graphs)},
 };
 
-const td_arch *td_arch_at(size_t index) { return index < TD_COUNT(archs) ? &archs[index] : NULL; }
-
 /* --- choosing the row */
 
 static bool listed(td_str name, const char *const *names) {

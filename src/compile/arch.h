@@ -147,8 +147,6 @@ struct td_model {
 /* More positions than this get no place in the cos and sin tables: two tables of this length with 64 columns are 512 MB. */
 enum { TD_MAX_CONTEXT = 1 << 20 };
 
-const td_arch *td_arch_at(size_t index); /* NULL past the end */
-
 /* Reads hyperparameters and finds all tensors. Arrays live in the arena. */
 treadle_status td_model_resolve(const td_checkpoint *checkpoint, td_arena *arena, td_model *out, treadle_error *err);
 

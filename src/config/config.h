@@ -28,16 +28,17 @@ typedef struct td_config_session {
     size_t n_inputs, n_outputs;
     const td_str *optional; /* inputs that get zero rows when nothing feeds them */
     size_t n_optional;
-    const td_json *provider_options, *session_options,
-        *run_options;    /* NULL: none; for the engine, not looked into here */
+    /* For the engine, not looked into here; NULL: none. */
+    const td_json *provider_options, *session_options, *run_options;
     const td_json *json; /* for places; never NULL */
     const td_json *file; /* likewise; may be NULL */
 } td_config_session;
 
-typedef enum td_loop_rows {                      /* how many rows of a per_image loop's tensor belong to an image */
-                            TD_LOOP_ROWS_ONE,    /* one each: dimension 0 counts images */
-                            TD_LOOP_ROWS_GRID,   /* t * h * w of the session's own integer input [images, 3] */
-                            TD_LOOP_ROWS_SOURCE, /* the same of the tensor named by loop_rows_source */
+/* How many rows of a per_image loop's tensor belong to an image. */
+typedef enum td_loop_rows {
+    TD_LOOP_ROWS_ONE,    /* one each: dimension 0 counts images */
+    TD_LOOP_ROWS_GRID,   /* t * h * w of the session's own integer input [images, 3] */
+    TD_LOOP_ROWS_SOURCE, /* the same of the tensor named by loop_rows_source */
 } td_loop_rows;
 
 typedef struct td_config_step {
@@ -66,8 +67,6 @@ typedef struct td_config_wire {
 
 /* --- state: what is declared goes over what the graph shows */
 
-typedef enum td_choice { TD_CHOICE_AUTO, TD_CHOICE_NO, TD_CHOICE_YES } td_choice;
-
 typedef struct td_config_window {
     int64_t size; /* columns that a cache keeps; 0: no window declared */
     const int32_t *layers;
@@ -79,8 +78,8 @@ typedef struct td_config_window {
     const td_json *json; /* NULL: none */
 } td_config_window;
 
-typedef struct
-    td_config_recurrent { /* one declared pair; names are "session.tensor" or "tensor" of the only session with it */
+/* One declared pair; names are "session.tensor", or "tensor" of the only session with it. */
+typedef struct td_config_recurrent {
     td_str input, output;
     double init;      /* every element at the start. Default: 0 */
     td_str init_from; /* an output "session.tensor" that gives the start instead; empty: none */
@@ -90,11 +89,9 @@ typedef struct
 typedef struct td_config_state {
     td_kv_format kv_format;
     td_str past_key, past_value, present_key, present_value, past, present; /* patterns; empty: found by name */
-    td_choice share_buffer;
     td_present kv_present;
     td_config_window window;
     td_str cross_source; /* the session that makes the cross cache; empty: found */
-    td_choice cross_frozen;
     const td_config_recurrent *recurrent;
     size_t n_recurrent;
     td_position position;
@@ -102,7 +99,7 @@ typedef struct td_config_state {
     td_str grid_source;       /* mRoPE: "session.tensor" or a request tensor with the image grids; empty: found */
     int64_t merge_size;       /* patches that make one token, per side; 0: not said */
     double tokens_per_second; /* of a video; 0: not said */
-    const td_json *json, *position_json, *cross_json; /* may be NULL */
+    const td_json *json, *position_json; /* may be NULL */
 } td_config_state;
 
 /* --- tokens */
@@ -112,17 +109,13 @@ typedef struct td_token_list {
     size_t n;
 } td_token_list;
 
-typedef struct td_config_tokens { /* single ids: -1 is none */
-    bool has_eos;                 /* something says what ends a text, maybe nothing */
+/* Those that the runtime asks for; single ids: -1 is none. */
+typedef struct td_config_tokens {
     td_token_list eos;
     int32_t bos, pad, blank;
     td_token_list decoder_start;
-    int32_t image, video, audio;      /* placeholders in a prompt, one per feature row */
-    int32_t vision_start, vision_end; /* marks around the placeholders of an image */
-    int32_t audio_start, audio_end;
-    td_token_list tool_call_start, tool_call_end, reasoning_start,
-        reasoning_end;                /* one marker each, maybe of several ids */
-    const td_json *json, *image_json; /* may be NULL */
+    int32_t image, video, audio; /* placeholders in a prompt, one per feature row */
+    const td_json *json;         /* may be NULL */
 } td_config_tokens;
 
 /* --- generation */
@@ -164,12 +157,11 @@ typedef struct td_config_transcription {
     const td_named_token *languages, *tasks; /* "en", "transcribe", ... without brackets */
     size_t n_languages, n_tasks;
     td_str language, task; /* defaults; empty: detected, "transcribe" */
-    int32_t no_timestamps, previous_text, no_speech;
+    int32_t no_timestamps, previous_text;
     int32_t timestamp_begin;                  /* the id of 0.00 seconds. Default: no_timestamps + 1 */
     bool timestamps;                          /* default of a request */
     int64_t max_initial_timestamp;            /* steps after timestamp_begin; -1: no limit */
     double timestamp_seconds;                 /* of one step. Default: 0.02 */
-    double chunk_seconds;                     /* of one window of the encoder. Default: 30 */
     const td_alignment_head *alignment_heads; /* cross-attention heads that follow the audio */
     size_t n_alignment_heads;
     const td_json *json; /* NULL: none */
@@ -207,7 +199,7 @@ typedef struct td_config_plugin {
     const char *library;     /* as written; NULL: no plugin */
     const char *path;        /* its real path, which an allowed folder holds; NULL: not allowed (an error) */
     const char *entry_point; /* NULL: the usual one */
-    const td_json *json, *library_json;
+    const td_json *json;
 } td_config_plugin;
 
 typedef enum td_preprocess_kind {
@@ -232,7 +224,6 @@ typedef struct td_config {
     const char *dir;             /* the model folder */
     const char *file;            /* the config file; NULL: none */
     td_json *root;               /* the expanded tree, an object; never NULL */
-    bool has_pipeline;
     /* 2, 1, or 0 without a config. What a version 1 file says about a graph is a hint: names, wires, pairs and patterns that the
      * graph does not have, and dtypes or kinds that differ, give a note where a version 2 file gives an error. */
     int version;
@@ -240,10 +231,7 @@ typedef struct td_config {
     td_config_session *sessions;
     size_t n_sessions;
     td_config_step *steps;
-    size_t n_steps; /* 0: found by the plan */
-    /* The flow of a preset some of whose sessions are not declared; steps is then empty. The plan binds it by signatures. */
-    td_config_step *preset_steps;
-    size_t n_preset_steps;
+    size_t n_steps; /* 0: found by the plan, as where a preset's flow names sessions that are not declared */
     td_config_wire *wires;
     size_t n_wires;
 

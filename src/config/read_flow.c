@@ -77,11 +77,7 @@ static bool read_steps(td_config *c, const td_json *flow, td_messages *m) {
         if (!read_step(c, v, &steps[n++], m)) return false;
         all_declared &= declared(c, run->string);
     }
-    if (is_preset(flow) && !all_declared) {
-        c->preset_steps = steps;
-        c->n_preset_steps = n;
-        return true;
-    }
+    if (is_preset(flow) && !all_declared) return true; /* the plan finds one from the graphs */
     c->steps = steps;
     c->n_steps = n;
     for (size_t i = 0; i < n; i++) {

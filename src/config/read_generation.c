@@ -4,24 +4,14 @@
 bool td_read_tokens(td_config *c, const td_json *v) {
     td_config_tokens *t = &c->tokens;
     t->json = v;
-    t->image_json = td_json_get(v, "image_token");
-    t->has_eos = td_json_get(v, "eos") != NULL;
     t->bos = td_read_id(v, "bos");
     t->pad = td_read_id(v, "pad");
     t->blank = td_read_id(v, "blank");
     t->image = td_read_id(v, "image_token");
     t->video = td_read_id(v, "video_token");
     t->audio = td_read_id(v, "audio_token");
-    t->vision_start = td_read_id(v, "vision_start");
-    t->vision_end = td_read_id(v, "vision_end");
-    t->audio_start = td_read_id(v, "audio_start");
-    t->audio_end = td_read_id(v, "audio_end");
     return td_read_ids(c, td_json_get(v, "eos"), &t->eos) &&
-           td_read_ids(c, td_json_get(v, "decoder_start"), &t->decoder_start) &&
-           td_read_ids(c, td_json_get(v, "tool_call_start"), &t->tool_call_start) &&
-           td_read_ids(c, td_json_get(v, "tool_call_end"), &t->tool_call_end) &&
-           td_read_ids(c, td_json_get(v, "reasoning_start"), &t->reasoning_start) &&
-           td_read_ids(c, td_json_get(v, "reasoning_end"), &t->reasoning_end);
+           td_read_ids(c, td_json_get(v, "decoder_start"), &t->decoder_start);
 }
 
 /* true, false or "never". */
@@ -107,14 +97,12 @@ static bool read_transcription(td_config *c, const td_json *v, td_messages *m) {
     check_named(td_json_get(v, "task"), t->tasks, t->n_tasks, "tasks", m);
     t->no_timestamps = td_read_id(v, "no_timestamps");
     t->previous_text = td_read_id(v, "previous_text");
-    t->no_speech = td_read_id(v, "no_speech");
     t->timestamp_begin = td_read_id(v, "timestamp_begin");
     if (t->timestamp_begin < 0 && t->no_timestamps >= 0 && t->no_timestamps < INT32_MAX)
         t->timestamp_begin = t->no_timestamps + 1;
     t->timestamps = td_json_bool_or(v, "timestamps", false);
     t->max_initial_timestamp = td_json_int_or(v, "max_initial_timestamp", -1);
     t->timestamp_seconds = td_json_double_or(v, "timestamp_seconds", 0.02);
-    t->chunk_seconds = td_json_double_or(v, "chunk_seconds", 30);
     return true;
 }
 

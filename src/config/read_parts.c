@@ -40,7 +40,6 @@ bool td_read_plugin(td_config *c, const td_json *plugin, const td_config_options
     if (!library || library->kind != TD_JSON_STRING) return true;
     td_str entry = td_json_string_or(plugin, "entry_point", "");
     c->plugin.json = plugin;
-    c->plugin.library_json = library;
     c->plugin.library = td_arena_strndup(&c->arena, library->string.p, library->string.n);
     if (entry.n) c->plugin.entry_point = td_arena_strndup(&c->arena, entry.p, entry.n);
     if (!c->plugin.library || (entry.n && !c->plugin.entry_point)) return false;

@@ -1,13 +1,6 @@
 /* config/read_state.c - pipeline.state. */
 #include "config/read.h"
 
-/* true, false or "auto". */
-static td_choice choice(const td_json *object, const char *key) {
-    const td_json *v = td_json_get(object, key);
-    if (!v || v->kind != TD_JSON_BOOL) return TD_CHOICE_AUTO;
-    return v->as_bool ? TD_CHOICE_YES : TD_CHOICE_NO;
-}
-
 static bool read_window(td_config *c, const td_json *window, td_messages *m) {
     td_config_window *w = &c->state.window;
     int64_t context = c->generation.context_length;
@@ -59,10 +52,8 @@ bool td_read_state(td_config *c, const td_json *state, td_messages *m) {
         .present_value = td_json_string_or(kv, "present_value_pattern", ""),
         .past = td_json_string_or(kv, "past_pattern", ""),
         .present = td_json_string_or(kv, "present_pattern", ""),
-        .share_buffer = choice(kv, "share_buffer"),
         .kv_present = (td_present)td_read_word(kv, "present", td_present_words, TD_PRESENT_AUTO),
         .cross_source = td_json_string_or(cross, "source", ""),
-        .cross_frozen = choice(cross, "frozen"),
         .position = (td_position)td_read_word(positions, "strategy", td_position_words, TD_POSITION_AUTO),
         .position_input = td_json_string_or(positions, "input_name", ""),
         .grid_source = td_json_string_or(positions, "grid_source", ""),
@@ -70,7 +61,6 @@ bool td_read_state(td_config *c, const td_json *state, td_messages *m) {
         .tokens_per_second = td_json_double_or(positions, "tokens_per_second", 0),
         .json = state,
         .position_json = positions,
-        .cross_json = cross,
     };
     return read_window(c, td_json_get(kv, "sliding_window"), m) && read_recurrent(c, td_json_get(state, "recurrent"));
 }

@@ -76,7 +76,6 @@ bool td_config_find_sessions(td_config *c, td_messages *messages) {
     td_json *pipeline = td_json_get(c->root, "pipeline");
     const char *only_file = c->files->only;
     bool v1 = c->version == 1, carried = c->file && c->files->carrier;
-    c->has_pipeline = pipeline != NULL;
     if (pipeline && (!v1 || td_json_get(pipeline, "sessions"))) {
         td_json *sessions = td_json_get(pipeline, "sessions");
         bool none = !sessions || (sessions->kind == TD_JSON_OBJECT && !sessions->n);

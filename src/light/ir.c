@@ -104,14 +104,6 @@ void td_graph_compact(td_graph *graph) {
     td_graph_recount(graph);
 }
 
-bool td_graph_insert(td_graph *graph, size_t at, td_node *node) {
-    if (!td_vec_push(&graph->nodes, node)) return false;
-    memmove(&graph->nodes.items[at + 1], &graph->nodes.items[at],
-            (graph->nodes.n - 1 - at) * sizeof graph->nodes.items[0]);
-    graph->nodes.items[at] = node;
-    return true;
-}
-
 static bool is_sorted(const td_graph *graph) {
     for (size_t i = 0; i < graph->nodes.n; i++) {
         const td_node *node = graph->nodes.items[i];

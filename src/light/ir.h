@@ -88,8 +88,6 @@ int32_t td_graph_root(const td_graph *graph, int32_t id);
 void td_graph_recount(td_graph *graph);                                      /* producers and n_uses, after changes */
 void td_graph_replace_uses(td_graph *graph, int32_t old, int32_t new_value); /* in node inputs and graph outputs */
 void td_graph_compact(td_graph *graph);                                      /* drops removed nodes, then recounts */
-/* Puts `node` before nodes.items[at]. false: out of memory. Producers are stale until recount. */
-bool td_graph_insert(td_graph *graph, size_t at, td_node *node);
 /* Stable topological order. TREADLE_FORMAT names a node on a cycle. */
 treadle_status td_graph_sort(td_graph *graph, treadle_error *err);
 

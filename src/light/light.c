@@ -203,7 +203,6 @@ const td_light_port *td_light_input(const td_light *l, size_t i) {
 const td_light_port *td_light_output(const td_light *l, size_t i) {
     return i < l->graph.n_outputs ? &l->outputs[i] : NULL;
 }
-const td_onnx_model *td_light_model(const td_light *l) { return l->model; }
 
 static ptrdiff_t find_port(const td_light_port *ports, size_t n, td_str name) {
     for (size_t i = 0; i < n; i++)

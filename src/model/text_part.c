@@ -102,6 +102,12 @@ static treadle_status load_templates(treadle_text *t, treadle_error *err) {
         if (status != TREADLE_OK) td_error_file(err, "tokenizer_config.json");
     }
     const td_json *declared = td_json_get(t->special, "chat_template");
+    if (status == TREADLE_OK && declared && declared->kind != TD_JSON_STRING && declared->kind != TD_JSON_ARRAY &&
+        declared->kind != TD_JSON_NULL) {
+        status = td_fail(err, TREADLE_FORMAT, "chat_template: expected a string or a list of templates, found %s",
+                         td_json_kind_name(declared->kind));
+        td_error_file(err, "tokenizer_config.json");
+    }
     if (status == TREADLE_OK) {
         t->templates = TD_ARENA_ARRAY(&t->arena, td_named_template, 2 + (declared ? declared->n : 0));
         bool ok = t->templates != NULL;

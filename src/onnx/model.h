@@ -201,10 +201,6 @@ void td_onnx_drop(const td_onnx_model *model);
 /* Whether these bytes lie in a file that the model has mapped: then td_mmap_drop may let their pages go. */
 bool td_onnx_in_file(const td_onnx_model *model, const void *bytes, size_t n);
 
-/* One TensorProto. Data is used in place where aligned for its type: `bytes` must outlive the tensor. */
-treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out,
-                                    treadle_error *err);
-
 /* Any value as the backend test data hold it (input_0.pb). The file does not say what it is: the graph's type does. */
 typedef enum td_onnx_value_kind {
     TD_ONNX_VALUE_TENSOR,   /* TensorProto: tensor */
@@ -227,6 +223,7 @@ struct td_onnx_value {
     const td_str *string_keys;
 };
 
+/* Data is used in place where aligned for its type: `bytes` must outlive the value. */
 treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena,
                                    td_onnx_value *out, treadle_error *err);
 
@@ -234,7 +231,6 @@ treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_ki
 treadle_status td_onnx_write(const td_onnx_model *model, td_buf *out, treadle_error *err);
 /* The same into a new file, in pieces. Errors: TREADLE_LIMIT (a message of protobuf ends at 2 GiB), TREADLE_IO. */
 treadle_status td_onnx_write_file(const td_onnx_model *model, const char *path, treadle_error *err);
-treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, treadle_error *err);
 
 /* Lookups; NULL or -1 when absent. */
 const td_onnx_attr *td_onnx_find_attr(const td_onnx_node *node, const char *name);
@@ -243,6 +239,5 @@ const td_onnx_function *td_onnx_find_function(const td_onnx_model *model, td_str
 /* Every tensor of the model: initializers and attributes of its graph, of the graphs inside of that, and of its functions.
  * false: `visit` said so, and was not called again. */
 bool td_onnx_each_tensor(const td_onnx_model *model, bool (*visit)(void *ctx, const td_onnx_tensor *tensor), void *ctx);
-td_str td_onnx_prop_value(const td_onnx_prop *props, size_t n, const char *key);
 
 #endif

@@ -102,9 +102,3 @@ const td_onnx_function *td_onnx_find_function(const td_onnx_model *model, td_str
     }
     return NULL;
 }
-
-td_str td_onnx_prop_value(const td_onnx_prop *props, size_t n, const char *key) {
-    for (size_t i = 0; i < n; i++)
-        if (td_str_is(props[i].key, key)) return props[i].value;
-    return (td_str){NULL, 0};
-}

@@ -121,13 +121,6 @@ static treadle_status read_container(td_proto_reader *r, td_wire w, td_onnx_valu
     return status;
 }
 
-treadle_status td_onnx_parse_tensor(const void *bytes, size_t n, td_arena *arena, td_onnx_tensor *out,
-                                    treadle_error *err) {
-    td_proto_reader r = {.arena = arena, .base = bytes, .err = err};
-    *out = (td_onnx_tensor){0};
-    return td_proto_read(&r, &td_proto_tensor, (td_wire){bytes, (const uint8_t *)bytes + n}, out);
-}
-
 treadle_status td_onnx_parse_value(const void *bytes, size_t n, td_onnx_value_kind kind, td_arena *arena,
                                    td_onnx_value *out, treadle_error *err) {
     td_proto_reader r = {.arena = arena, .base = bytes, .err = err};

@@ -54,10 +54,6 @@ const td_schema_formal *td_schema_input(const td_schema *schema, size_t index) {
     return find_formal(schema->inputs, schema->n_inputs, index);
 }
 
-const td_schema_formal *td_schema_output(const td_schema *schema, size_t index) {
-    return find_formal(schema->outputs, schema->n_outputs, index);
-}
-
 bool td_schema_allows(const td_schema *schema, const td_schema_formal *formal, td_dtype dtype) {
     return (unsigned)dtype < TD_DTYPE_END && schema->types[formal->type].tensor >> dtype & 1;
 }

@@ -72,7 +72,6 @@ const td_schema_attr *td_schema_find_attr(const td_schema *schema, td_str name);
 
 /* The formal that actual number `index` belongs to (a trailing variadic takes all the rest); NULL: too many. */
 const td_schema_formal *td_schema_input(const td_schema *schema, size_t index);
-const td_schema_formal *td_schema_output(const td_schema *schema, size_t index);
 
 /* Whether a tensor of dtype may stand for the formal. */
 bool td_schema_allows(const td_schema *schema, const td_schema_formal *formal, td_dtype dtype);

@@ -109,7 +109,3 @@ treadle_status td_onnx_write_file(const td_onnx_model *model, const char *path, 
     if (!memory) return td_fail_memory(err, "a piece of a model", 0);
     return written ? TREADLE_OK : td_fail(err, TREADLE_IO, "cannot write '%s': %s", path, strerror(code));
 }
-
-treadle_status td_onnx_write_tensor(const td_onnx_tensor *tensor, td_buf *out, treadle_error *err) {
-    return write_message(&td_proto_tensor, tensor, out, err);
-}

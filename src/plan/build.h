@@ -109,7 +109,6 @@ void td_plan_find_wires(td_plan_build_ctx *b);     /* feed.c */
 void td_plan_promote(td_plan_build_ctx *b);        /* flow.c */
 void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);
 void td_plan_classify(td_plan_build_ctx *b);       /* classify.c: adds the steps of several sessions */
-void td_plan_find_requests(td_plan_build_ctx *b);  /* request.c */
 void td_plan_find_loops(td_plan_build_ctx *b);     /* loop.c */
 void td_plan_find_only_logits(td_plan *plan);      /* loop.c */
 void td_plan_find_logits(td_plan_build_ctx *b);    /* outputs.c: by name, before there are steps */

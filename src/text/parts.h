@@ -233,10 +233,6 @@ bool td_decoding_can_stream(const td_tokenizer *tokenizer);
 
 /* --- the tokenizer */
 
-typedef struct td_template {
-    td_str name, text;
-} td_template;
-
 struct td_tokenizer {
     td_arena arena;
     td_steps normalizers, pre_tokenizers, post_processors, decoders;
@@ -244,9 +240,6 @@ struct td_tokenizer {
     void *model;
     td_added added;
     TD_VEC(td_regex *) regexes;
-    td_str role_texts[TD_TOKEN_ROLE_COUNT];
-    td_template *templates;
-    size_t n_templates;
 };
 
 /* Runs all normalizers; *out is in, or a view of one of work's buffers. */

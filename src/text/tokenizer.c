@@ -100,54 +100,6 @@ static treadle_status load_file(td_loader *loader) {
     return status;
 }
 
-/* A token given as text or as an object with "content"; {NULL, 0}: neither. */
-static td_str token_text(const td_json *value) {
-    if (value && value->kind == TD_JSON_OBJECT) value = td_json_get(value, "content");
-    return value && value->kind == TD_JSON_STRING ? value->string : (td_str){0};
-}
-
-static treadle_status add_template(td_loader *loader, td_str name, td_str text) {
-    td_template *template = &loader->tokenizer->templates[loader->tokenizer->n_templates++];
-    template->name = td_arena_str(loader->arena, name);
-    template->text = td_arena_str(loader->arena, text);
-    return template->name.p && template->text.p ? TREADLE_OK : td_loader_memory(loader, "a chat template");
-}
-
-/* "chat_template": a text, or a list of {"name", "template"}. */
-static treadle_status load_templates(td_loader *loader, const td_json *value) {
-    if (!value || value->kind == TD_JSON_NULL) return TREADLE_OK;
-    if (value->kind != TD_JSON_STRING && value->kind != TD_JSON_ARRAY)
-        return td_loader_fail(loader, value, TREADLE_FORMAT, "\"chat_template\" must be a string or an array, found %s",
-                              td_json_kind_name(value->kind));
-    loader->tokenizer->templates =
-        TD_ARENA_ARRAY(loader->arena, td_template, value->kind == TD_JSON_ARRAY ? value->n : 1);
-    if (!loader->tokenizer->templates) return td_loader_memory(loader, "a chat template");
-    if (value->kind == TD_JSON_STRING) return add_template(loader, TD_STR("default"), value->string);
-    for (const td_json *item = value->first; item; item = item->next) {
-        const td_json *name, *text;
-        TD_TRY(td_loader_need(loader, item, "name", TD_JSON_STRING, &name));
-        TD_TRY(td_loader_need(loader, item, "template", TD_JSON_STRING, &text));
-        TD_TRY(add_template(loader, name->string, text->string));
-    }
-    return TREADLE_OK;
-}
-
-static treadle_status load_config_tree(td_loader *loader, const td_json *root) {
-    static const char *const keys[] = {
-#define KEY(name, key) key,
-        TD_TOKENIZER_ROLES(KEY)
-#undef KEY
-    };
-    for (int i = 0; i < TD_TOKEN_ROLE_COUNT; i++) {
-        td_str text = token_text(td_json_get(root, keys[i]));
-        if (!text.p) continue;
-        loader->tokenizer->role_texts[i] = td_arena_str(loader->arena, text);
-        if (!loader->tokenizer->role_texts[i].p) return td_loader_memory(loader, "a tokenizer");
-    }
-    TD_TRY(td_added_load_decoder(loader, td_json_get(root, "added_tokens_decoder"), &loader->tokenizer->added));
-    return load_templates(loader, td_json_get(root, "chat_template"));
-}
-
 static treadle_status load_config(td_loader *loader, td_str text) {
     td_arena scratch;
     td_json *root;
@@ -157,7 +109,8 @@ static treadle_status load_config(td_loader *loader, td_str text) {
     loader->text = loader->tree_text = text;
     loader->vocab = loader->merges = (td_span){0};
     treadle_status status = td_json_parse(text, &options, &scratch, &root, loader->err);
-    if (status == TREADLE_OK) status = load_config_tree(loader, root);
+    if (status == TREADLE_OK)
+        status = td_added_load_decoder(loader, td_json_get(root, "added_tokens_decoder"), &loader->tokenizer->added);
     td_arena_free(&scratch);
     return status;
 }
@@ -350,23 +303,4 @@ int32_t td_tokenizer_vocab_size(const td_tokenizer *tokenizer) {
     const td_added *added = &tokenizer->added;
     int32_t n = tokenizer->model_kind->n_ids(tokenizer->model);
     return added->n ? TD_MAX(n, added->items[added->n - 1].id + 1) : n;
-}
-
-td_str td_tokenizer_role_text(const td_tokenizer *tokenizer, td_token_role role) { return tokenizer->role_texts[role]; }
-
-int32_t td_tokenizer_role_id(const td_tokenizer *tokenizer, td_token_role role) {
-    td_str text = tokenizer->role_texts[role];
-    return text.p ? td_tokenizer_id(tokenizer, text) : -1;
-}
-
-size_t td_tokenizer_template_count(const td_tokenizer *tokenizer) { return tokenizer->n_templates; }
-
-td_str td_tokenizer_template_name(const td_tokenizer *tokenizer, size_t i) { return tokenizer->templates[i].name; }
-
-td_str td_tokenizer_template_text(const td_tokenizer *tokenizer, size_t i) { return tokenizer->templates[i].text; }
-
-td_str td_tokenizer_template(const td_tokenizer *tokenizer, const char *name) {
-    for (size_t i = 0; i < tokenizer->n_templates; i++)
-        if (td_str_is(tokenizer->templates[i].name, name)) return tokenizer->templates[i].text;
-    return (td_str){0};
 }

@@ -40,33 +40,6 @@ int32_t td_tokenizer_id(const td_tokenizer *tokenizer, td_str token); /* -1: no 
 bool td_tokenizer_is_special(const td_tokenizer *tokenizer, int64_t id);
 int32_t td_tokenizer_vocab_size(const td_tokenizer *tokenizer); /* the highest id + 1; there may be gaps */
 
-/* The roles that tokenizer_config.json names. X(NAME, key) */
-#define TD_TOKENIZER_ROLES(X)                                                                                          \
-    X(BOS, "bos_token")                                                                                                \
-    X(EOS, "eos_token")                                                                                                \
-    X(PAD, "pad_token")                                                                                                \
-    X(UNK, "unk_token")                                                                                                \
-    X(SEP, "sep_token")                                                                                                \
-    X(CLS, "cls_token")                                                                                                \
-    X(MASK, "mask_token")
-
-typedef enum td_token_role {
-#define TD_TOKEN_ROLE_ENUM(name, key) TD_TOKEN_##name,
-    TD_TOKENIZER_ROLES(TD_TOKEN_ROLE_ENUM)
-#undef TD_TOKEN_ROLE_ENUM
-        TD_TOKEN_ROLE_COUNT
-} td_token_role;
-
-td_str td_tokenizer_role_text(const td_tokenizer *tokenizer, td_token_role role); /* .p NULL: not given */
-int32_t td_tokenizer_role_id(const td_tokenizer *tokenizer,
-                             td_token_role role); /* -1: not given, or not in the vocabulary */
-
-/* Chat templates of tokenizer_config.json: one named "default", or a list of named ones. */
-size_t td_tokenizer_template_count(const td_tokenizer *tokenizer);
-td_str td_tokenizer_template_name(const td_tokenizer *tokenizer, size_t i);
-td_str td_tokenizer_template_text(const td_tokenizer *tokenizer, size_t i);
-td_str td_tokenizer_template(const td_tokenizer *tokenizer, const char *name); /* .p NULL: none of that name */
-
 /* --- ids to text, one at a time. One owner; reads the tokenizer only, which must outlive it.
  *
  * What is emitted at a token is the text that the ids so far decode to, without a tail of U+FFFD (unfinished characters),

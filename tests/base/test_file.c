@@ -88,7 +88,6 @@ TEST(maps) {
     CHECK_OK(td_mmap_open(temp("mapped"), &map, &err), &err);
     CHECK_EQ_INT(map.n, 14);
     CHECK_EQ_MEM(map.data, "bytes in place", 14);
-    td_mmap_advise_random(&map);
     td_mmap_drop(map.data, map.n);
     CHECK_EQ_MEM(map.data, "bytes in place", 14);
     td_mmap_close(&map);
@@ -96,7 +95,6 @@ TEST(maps) {
     write_text(temp("nothing"), "");
     CHECK_OK(td_mmap_open(temp("nothing"), &map, &err), &err);
     CHECK(map.data != NULL && map.n == 0);
-    td_mmap_advise_random(&map);
     td_mmap_close(&map);
 }
 

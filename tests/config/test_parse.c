@@ -93,7 +93,8 @@ TEST(settings_go_over_the_file) {
               &(td_config_options){.settings = settings, .n_settings = 5});
     CHECK_EQ_INT(r.config->generation.max_length, 48);
     CHECK_EQ_INT(r.config->generation.sampling.top_k, 5);
-    CHECK(!r.config->tokens.has_eos);
+    CHECK_EQ_UINT(r.config->tokens.eos.n, 0);
+    CHECK(td_json_get(td_json_get(r.config->root, "tokens"), "eos") == NULL);
     CHECK_EQ_UINT(r.messages.n_errors, 2);
     done(&r);
 }

@@ -19,12 +19,12 @@ static void put_int(td_buf *out, uint32_t number, int64_t value) {
 }
 
 static td_onnx_tensor parse(const td_buf *bytes, td_arena *arena, treadle_status wanted, const char *part) {
-    td_onnx_tensor t;
+    td_onnx_value value;
     treadle_error err = {0};
-    treadle_status status = td_onnx_parse_tensor(bytes->p, bytes->n, arena, &t, &err);
+    treadle_status status = td_onnx_parse_value(bytes->p, bytes->n, TD_ONNX_VALUE_TENSOR, arena, &value, &err);
     CHECK_STATUS(status, wanted, &err);
     if (part) CHECK_HAS_STR(err.message, part);
-    return t;
+    return value.tensor;
 }
 
 TEST(typed_data_of_each_kind) {

@@ -365,6 +365,5 @@ const td_tpl_builtin *td_tpl_find_test(td_str name);
 const td_tpl_builtin *td_tpl_find_global(td_str name);
 const td_tpl_builtin *td_tpl_find_row(const td_tpl_builtin *rows, size_t n, td_str name);
 const td_tpl_builtin *td_tpl_string_method(td_str name);
-const td_tpl_builtin *td_tpl_other_method(td_val owner, td_str name);
 
 #endif
