@@ -1,5 +1,6 @@
 /* config/sessions.c - the sessions of a folder that has no config, or whose config has no pipeline: every .onnx file, named after
- * itself, and every sub-folder with a model.onnx, named after the folder. The latter also where a version 1 file leaves them out. */
+ * itself, and every sub-folder with a model.onnx, named after the folder. The latter also where a version 1 file leaves them out.
+ * Where the folder has no graph of its own, those of a sub-folder are the sessions (onnx/, as exports for browsers lie). */
 #include "config/config.h"
 
 #include "base/file.h"
@@ -18,33 +19,72 @@ static bool is_named(const td_json *sessions, const char *file) {
     return false;
 }
 
-static bool scan(td_config *c, td_json *sessions, const td_source *source, bool folders_only, td_messages *messages) {
+/* A folder's entries, by name. NULL: none, the reason is among the messages or it is out of memory. */
+static char **list(td_config *c, const char *dir, size_t *n, td_messages *messages, bool *ok) {
     char **names = NULL;
-    size_t n = 0;
     treadle_error problem = {0};
-    treadle_status status = td_list_dir(&c->arena, c->dir, &names, &n, &problem);
-    if (status == TREADLE_OUT_OF_MEMORY) return false;
-    if (status != TREADLE_OK) {
-        td_messages_add_error(messages, (td_place){.file = c->dir}, &problem);
-        return true;
+    treadle_status status = td_list_dir(&c->arena, dir, &names, n, &problem);
+    *ok = status != TREADLE_OUT_OF_MEMORY;
+    if (status == TREADLE_OK) return names;
+    if (*ok) td_messages_add_error(messages, (td_place){.file = dir}, &problem);
+    return NULL;
+}
+
+/* Adds the graphs of one sub-folder: its model.onnx, named after the folder; else, or with all, each of them, named after itself. */
+static bool scan_folder(td_config *c, td_json *sessions, const td_source *source, const char *folder, bool all,
+                        td_messages *messages) {
+    size_t n = 0;
+    bool ok;
+    char *dir = td_path_join(&c->arena, c->dir, folder);
+    char **names = dir ? list(c, dir, &n, messages, &ok) : NULL;
+    if (!dir || !ok) return false;
+    for (size_t i = 0; names && i < n; i++) {
+        td_str name = td_str_from(names[i]);
+        bool model = td_str_is(name, "model.onnx");
+        char *path = td_path_join(&c->arena, dir, names[i]);
+        char *file = td_arena_printf(&c->arena, "%s/%s", folder, names[i]);
+        if (!path || !file) return false;
+        if (!td_str_ends(name, TD_STR(".onnx")) || name.n == 5 || !(all || model) || !td_path_is_file(path)) continue;
+        td_str called = model ? td_str_from(folder) : (td_str){name.p, name.n - 5};
+        if (is_named(sessions, file)) continue;
+        if (td_json_get_str(sessions, called)) {
+            if (model) continue;
+            called = (td_str){file, strlen(file) - 5};
+        }
+        if (!add_session(c, sessions, source, called, file)) return false;
     }
-    for (size_t i = 0; i < n; i++) {
+    return true;
+}
+
+/* The folder's own graphs; sub-folders with a model.onnx; and where neither are, or all are in one sub-folder, all that that one has. */
+static bool scan(td_config *c, td_json *sessions, const td_source *source, bool folders_only, td_messages *messages) {
+    size_t n = 0, n_own = 0, n_folders = 0;
+    bool ok;
+    char **names = list(c, c->dir, &n, messages, &ok);
+    const char **folders = ok ? TD_ARENA_ARRAY(&c->arena, const char *, n) : NULL;
+    if (!ok || !folders) return false;
+    for (size_t i = 0; names && i < n; i++) {
         td_str name = td_str_from(names[i]);
         char *path = td_path_join(&c->arena, c->dir, names[i]);
         if (!path) return false;
         if (!folders_only && td_str_ends(name, TD_STR(".onnx")) && name.n > 5 && td_path_is_file(path)) {
             if (!add_session(c, sessions, source, (td_str){name.p, name.n - 5}, names[i])) return false;
+            n_own++;
         } else if (name.p[0] != '.' && td_path_is_dir(path)) {
-            char *file = td_arena_printf(&c->arena, "%s/model.onnx", names[i]);
-            char *inner = file ? td_path_join(&c->arena, c->dir, file) : NULL;
-            if (!inner) return false;
-            if (!td_path_is_file(inner) || is_named(sessions, file) || td_json_get(sessions, names[i])) continue;
-            if (!add_session(c, sessions, source, name, file)) return false;
+            folders[n_folders++] = names[i];
         }
     }
-    if (!sessions->n && messages->n_errors == 0)
-        td_messages_add(messages, TREADLE_MESSAGE_ERROR, (td_place){.file = c->dir},
-                        "expected genai_config.json or an .onnx file in the folder, found neither");
+    for (size_t i = 0; i < n_folders; i++)
+        if (!scan_folder(c, sessions, source, folders[i], false, messages)) return false;
+    bool alone = sessions->n <= 1 && !n_own && !folders_only;
+    for (size_t i = 0; i < n_folders && alone; i++) {
+        bool its = !sessions->n || td_str_is(sessions->first->key, folders[i]);
+        if (its && !scan_folder(c, sessions, source, folders[i], true, messages)) return false;
+    }
+    if (!sessions->n && names && messages->n_errors == 0)
+        td_messages_add(
+            messages, TREADLE_MESSAGE_ERROR, (td_place){.file = c->dir},
+            "expected genai_config.json, or .onnx files in the folder or a sub-folder of it, found neither");
     return true;
 }
 

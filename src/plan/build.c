@@ -146,6 +146,7 @@ static void build(td_plan_build_ctx *b) {
         b->plan->n_sessions++;
         open_session(b, &b->config->sessions[i], (int32_t)i);
     }
+    if (!b->out_of_memory) td_plan_drop_editions(b);
     if (!b->out_of_memory) run_stages(b);
 }
 

@@ -182,6 +182,11 @@ td_place td_plan_session_place(const td_plan_build_ctx *b, const td_plan_session
 const char *td_plan_port_names(td_arena *arena, const td_light_port *ports, size_t n);
 void td_plan_note(td_plan_build_ctx *b, int32_t session, const char *format, ...) TD_PRINTF(3, 4);
 
+bool td_plan_says_decode(td_str name); /* classify.c: the name of a graph for later tokens */
+
+/* editions.c: a graph's other editions, and the parts of a whole, are no sessions */
+void td_plan_drop_editions(td_plan_build_ctx *b);
+
 /* --- check.c: values of the config that the graphs bound: ids, preprocessed tensors */
 void td_plan_check_values(td_plan_build_ctx *b);
 

@@ -217,7 +217,7 @@ static bool is_single(const td_plan *plan, int32_t x, int32_t y) {
     return false;
 }
 
-static bool says_decode(td_str name) {
+bool td_plan_says_decode(td_str name) {
     return td_name_has_word(name, "decode") || td_name_has_word(name, "token") || td_name_has_word(name, "gen") ||
            td_name_has_word(name, "past");
 }
@@ -229,8 +229,8 @@ static bool tell_apart(finding *f, int32_t x, int32_t y) {
     int32_t decode = -1;
     if (x_takes != y_takes) decode = x_takes ? x : y;
     else if (is_single(plan, x, y) != is_single(plan, y, x)) decode = is_single(plan, x, y) ? y : x;
-    else if (says_decode(plan->sessions[x].name) != says_decode(plan->sessions[y].name))
-        decode = says_decode(plan->sessions[x].name) ? x : y;
+    else if (td_plan_says_decode(plan->sessions[x].name) != td_plan_says_decode(plan->sessions[y].name))
+        decode = td_plan_says_decode(plan->sessions[x].name) ? x : y;
     if (decode < 0) return false;
     f->alternative[decode] = 2;
     f->alternative[decode == x ? y : x] = 1;
@@ -251,7 +251,8 @@ static bool find_alternatives(finding *f) {
                 b->messages, TREADLE_MESSAGE_ERROR,
                 td_tree_place(b->messages->arena, td_json_get(b->config->root, "pipeline"), false),
                 "expected a \"flow\" for %zu sessions, found none: \"%.*s\" and \"%.*s\" hold state of equal "
-                "names, and nothing tells which of them runs when",
+                "names, and nothing tells which of them runs when. If they are one graph in two editions, name one of them "
+                "in \"sessions\"",
                 plan->n_sessions, TD_STR_ARGS(plan->sessions[x].name), TD_STR_ARGS(plan->sessions[y].name));
             return false;
         }

@@ -1,7 +1,9 @@
 """Encoder-decoders that fill their own cross cache: one merged decoder with use_cache_branch, whose first step computes the cross cache and whose
-later ones give an empty one back. Sources of one and of unequal lengths, rows, beams, long sources. NumPy says what each row gives."""
+later ones give an empty one back. Sources of one and of unequal lengths, rows, beams, long sources; and the folders that exporters
+make of it: the decoder whole, in two graphs, both, in several number formats, in a sub-folder. NumPy says what each row gives."""
 import json
 import os
+import shutil
 
 import drive
 import numpy as np
@@ -74,6 +76,22 @@ def write(folder, sound=False):
         json.dump(config, f)
 
 
+def write_parts(folder):
+    """The two branches of decoder.onnx as graphs of their own: first.onnx, and first_with_past.onnx for later tokens."""
+    whole = onnx.load(os.path.join(folder, "decoder.onnx")).graph
+    past = lambda port: port.name.startswith("past_key_values")
+    for key, name in (("else_branch", "first"), ("then_branch", "first_with_past")):
+        branch = next(a.g for a in whole.node[-1].attribute if a.name == key)
+        later = key == "then_branch"
+        drop = lambda port: port.name == "use_cache_branch" or (port.name == "encoder_hidden_states" if later else past(port))
+        outputs = [port for port in whole.output if not (later and ".encoder." in port.name)]
+        names = {made.name: port.name for made, port in zip(branch.output, whole.output)}
+        graph = helper.make_graph(
+            list(whole.node[:-1]) + list(branch.node) + [node("Identity", [made], [name]) for made, name in names.items()], name,
+            [port for port in whole.input if not drop(port)], outputs, list(whole.initializer))
+        save(graph, os.path.join(folder, name + ".onnx"))
+
+
 def scores(source, ids):
     x = np.tanh(TABLE[ids].sum(0) + (SOURCE[source] @ CROSS).mean(0)) @ HEAD
     return x.astype(np.float64)
@@ -137,6 +155,40 @@ def test_sound():
                 np.save(path, np.stack([SOURCE[s] for s in sources]))
                 got = d.ask(op="generate", prompts=[[]] * rows, tensors={"input_features": path}, options={"max_new_tokens": 6})
                 testing.equal(got["tokens"], [greedy(s, 6) for s in sources], f"{n} frames, {rows} rows")
+
+
+def check_folder(folder, runs):
+    with drive.Drive(folder, "--quiet") as d:
+        for lengths in ([4], [3, 5, 2]):
+            prompts = [source(n, n + k) for k, n in enumerate(lengths)]
+            got = d.ask(op="generate", prompts=prompts, options={"max_new_tokens": 6})
+            testing.equal(got["tokens"], [greedy(p, 6) for p in prompts], (folder, lengths))
+            testing.equal(sorted(name for name, n in got["runs"].items() if n), sorted(runs), folder)
+
+
+def test_folders():
+    """No config but the ids of tokens: which graphs run is found."""
+    layouts = {
+        "whole": (["decoder"], ["encoder", "decoder"]),
+        "parts": (["first", "first_with_past"], ["encoder", "first", "first_with_past"]),
+        "all": (["decoder", "first", "first_with_past"], ["encoder", "decoder"]),
+    }
+    with testing.temp_dir() as temp:
+        made = os.path.join(temp, "made")
+        os.mkdir(made)
+        write(made)
+        write_parts(made)
+        for name, (files, runs) in layouts.items():
+            for sub in ("", "onnx"):
+                for editions in ([""], ["", "_q4", "_fp16"], ["_q4"]):
+                    folder = os.path.join(temp, name + sub + str(len(editions)) + editions[0])
+                    os.makedirs(os.path.join(folder, sub))
+                    for file in ["encoder"] + files:
+                        for edition in editions:
+                            shutil.copy(os.path.join(made, file + ".onnx"), os.path.join(folder, sub, file + edition + ".onnx"))
+                    with open(os.path.join(folder, "generation_config.json"), "w", encoding="utf-8") as f:
+                        json.dump({"decoder_start_token_id": START, "max_length": 64}, f)
+                    check_folder(folder, [run + editions[0] for run in runs])
 
 
 testing.main()
