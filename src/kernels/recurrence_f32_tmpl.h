@@ -91,7 +91,6 @@ TD_INLINE void block(const td_recurrence_f32 *j, int64_t c, const int vectors, c
     for (int64_t t = 0; t < j->n_tokens; t++) {
         const float *k = j->k + t * j->k_step, *q = j->q + t * j->q_step, *v = j->v + t * j->v_step + c;
         const float *gate = has_gate ? j->gate + t * j->gate_step : NULL;
-        float *y = j->y + t * j->y_step + c;
         vf u[WIDEST], sums[WIDEST];
         TD_UNROLL
         for (int n = 0; n < vectors; n++) u[n] = load_at(v + n * LANES, part, last);
@@ -106,6 +105,7 @@ TD_INLINE void block(const td_recurrence_f32 *j, int64_t c, const int vectors, c
             continue;
         }
         update(j, k, q, state, gate, gate_by, vectors, has_gate, true, part, last, u, sums);
+        float *y = j->y + t * j->y_step + c;
         store_y(j, y, vectors, part, last, sums);
         for (int64_t h = 1; h < j->n_queries; h++) {
             weighted(j, q + h * j->q_head, state, NULL, 0, vectors, false, part, last, sums);
