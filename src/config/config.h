@@ -90,6 +90,7 @@ typedef struct td_config_state {
     td_kv_format kv_format;
     td_str past_key, past_value, present_key, present_value, past, present; /* patterns; empty: found by name */
     td_present kv_present;
+    int64_t heads, head_dim; /* of keys and values, where the graph leaves them free; 0: not said */
     td_config_window window;
     td_str cross_source; /* the session that makes the cross cache; empty: found */
     const td_config_recurrent *recurrent;

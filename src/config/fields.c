@@ -101,6 +101,8 @@ static const td_field kv_fields[] = {
     STRING_FIELD("past_pattern"),
     STRING_FIELD("present_pattern"),
     {.key = "share_buffer", .kind = TD_FIELD_BOOL, .flags = TD_FIELD_OR_STRING},
+    INT_FIELD("heads", 1, COUNT_MAX),
+    INT_FIELD("head_dim", 1, COUNT_MAX),
     OBJECT_FIELD("sliding_window", window_fields),
     END,
 };

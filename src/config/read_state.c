@@ -53,6 +53,8 @@ bool td_read_state(td_config *c, const td_json *state, td_messages *m) {
         .past = td_json_string_or(kv, "past_pattern", ""),
         .present = td_json_string_or(kv, "present_pattern", ""),
         .kv_present = (td_present)td_read_word(kv, "present", td_present_words, TD_PRESENT_AUTO),
+        .heads = td_json_int_or(kv, "heads", 0),
+        .head_dim = td_json_int_or(kv, "head_dim", 0),
         .cross_source = td_json_string_or(cross, "source", ""),
         .position = (td_position)td_read_word(positions, "strategy", td_position_words, TD_POSITION_AUTO),
         .position_input = td_json_string_or(positions, "input_name", ""),

@@ -151,6 +151,18 @@ static void add_patterns(td_v1 *v, const td_json *decoder) {
     }
 }
 
+/* What counts where the graph leaves the sizes of its caches free. */
+static void add_heads(td_v1 *v, const td_json *decoder) {
+    static const struct {
+        const char *theirs, *ours;
+    } rows[] = {{"num_key_value_heads", "heads"}, {"head_size", "head_dim"}};
+    for (size_t i = 0; i < TD_COUNT(rows); i++) {
+        if (td_json_int_or(decoder, rows[i].theirs, 0) <= 0) continue;
+        td_json *state = td_v1_object(v, td_v1_object(v, v->out, "pipeline", v->model), "state", decoder);
+        td_v1_copy(v, td_v1_object(v, state, "kv_cache", decoder), rows[i].ours, td_json_get(decoder, rows[i].theirs));
+    }
+}
+
 static void add_window(td_v1 *v, const td_json *decoder) {
     static const char *const keys[] = {"window_size", "layers", "pad_value", "alignment", "slide_key_value_cache"};
     const td_json *window = td_json_get(decoder, "sliding_window");
@@ -245,6 +257,7 @@ void td_v1_flow(td_v1 *v) {
     }
     add_wires(v);
     add_patterns(v, decoder);
+    add_heads(v, decoder);
     add_window(v, decoder);
     add_recurrent(v);
     add_conv_states(v, decoder);

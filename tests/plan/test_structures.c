@@ -549,6 +549,74 @@ TEST(sizes_that_no_declaration_tells_follow_from_use) {
     td_test_plan_done(&p);
 }
 
+/* Attention ops hold their caches themselves: what they join to one has its heads and head size. The builder of ONNX Runtime GenAI
+ * leaves the head size of every cache a symbol. */
+TEST(sizes_that_attention_ops_tell) {
+    static const td_onnx_attr four = {.name = {"num_heads", 9}, .type = TD_ONNX_ATTR_INT, .i = 4};
+    static const td_onnx_attr gqa[] = {{.name = {"num_heads", 9}, .type = TD_ONNX_ATTR_INT, .i = 4},
+                                       {.name = {"kv_num_heads", 12}, .type = TD_ONNX_ATTR_INT, .i = 2},
+                                       {.name = {"kv_cache_bit_width", 18}, .type = TD_ONNX_ATTR_INT, .i = 4}};
+    static const td_onnx_attr columns = {.name = {"N", 1}, .type = TD_ONNX_ATTR_INT, .i = 128};
+    static const int64_t dims[] = {64, 128};
+    const td_str x[] = {TD_STR("x"), TD_STR("w")}, q[] = {TD_STR("q")};
+    const td_str packed[] = {TD_STR("q"), TD_STR(""), TD_STR(""), TD_STR("past_key_0"), TD_STR("past_value_0")};
+    const td_str apart[] = {TD_STR("q"), TD_STR("q"), TD_STR("q"),          TD_STR(""),
+                            TD_STR(""),  TD_STR(""),  TD_STR("past_key_0"), TD_STR("past_value_0")};
+    const td_str made[] = {TD_STR("y"), TD_STR("present_key_0"), TD_STR("present_value_0")};
+    static const float nothing[64 * 128];
+    const td_onnx_tensor weights = {.name = TD_STR("w"),
+                                    .dtype = TD_FLOAT,
+                                    .rank = 2,
+                                    .dims = dims,
+                                    .count = 64 * 128,
+                                    .data = nothing,
+                                    .data_bytes = sizeof nothing};
+    const td_onnx_node rows[][2] = {
+        {NODE("MatMul", x, q, NULL, 0), NODE("GroupQueryAttention", packed, made, gqa, 2)},
+        {NODE("MatMulNBits", x, q, &columns, 1), NODE("GroupQueryAttention", packed, made, gqa, 3)},
+        {NODE("MatMul", x, q, NULL, 0), NODE("MultiHeadAttention", apart, made, &four, 1)},
+    };
+    static const int64_t heads[] = {2, 2, 4}, head_dims[] = {16, 8, 32};
+    static const char *const folders[] = {"packed", "half-bytes", "multi-head"};
+    for (size_t i = 0; i < TD_COUNT(rows); i++) {
+        td_onnx_node nodes[2] = {rows[i][0], rows[i][1]};
+        nodes[1].domain = TD_STR("com.microsoft");
+        const td_onnx_graph body = {.nodes = nodes, .n_nodes = 2, .initializers = &weights, .n_initializers = 1};
+        const td_test_graph file = {"model.onnx", "input_ids:i[b,s] past_key_0:f[b,H,p,D] past_value_0:f[b,H,p,D]",
+                                    "logits:f[b,s,9] present_key_0:f[b,H,t,D] present_value_0:f[b,H,t,D]"},
+                            none = {0};
+        td_planned p;
+        td_test_write_graph(td_test_temp(folders[i]), &file, &body);
+        td_test_plan(&p, folders[i], &none, NULL);
+        CHECK_FINE(&p);
+        REQUIRE(p.plan->n_states == 2);
+        for (size_t k = 0; k < 2; k++) {
+            CHECK_EQ_INT(p.plan->states[k].heads, heads[i]);
+            CHECK_EQ_INT(p.plan->states[k].head_dim, head_dims[i]);
+        }
+        CHECK(p.plan->cannot_run == NULL);
+        td_test_plan_done(&p);
+    }
+}
+
+TEST(sizes_that_only_the_config_tells) {
+    const td_test_graph files[] = {{"model.onnx", "input_ids:i[b,s] past_key_0:f[b,H,p,D] past_value_0:f[b,4,p,D]",
+                                    "logits:f[b,s,9] present_key_0:f[b,H,t,D] present_value_0:f[b,4,t,D]"},
+                                   {0}};
+    td_planned p;
+    td_test_plan(&p, "told", files,
+                 V2 "\"pipeline\": {\"sessions\": {\"model\": {\"file\": \"model.onnx\"}}, \"state\": {\"kv_cache\": "
+                    "{\"heads\": 2, \"head_dim\": 16}}}}");
+    CHECK_FINE(&p);
+    REQUIRE(p.plan->n_states == 2);
+    for (size_t k = 0; k < 2; k++) { /* the value's 4 heads are those of its layer: the graph wins */
+        CHECK_EQ_INT(p.plan->states[k].heads, 4);
+        CHECK_EQ_INT(p.plan->states[k].head_dim, 16);
+    }
+    CHECK(p.plan->cannot_run == NULL);
+    td_test_plan_done(&p);
+}
+
 TEST(a_declared_pair_starts_as_an_output) {
     const td_test_graph files[] = {{"encoder.onnx", "input_ids:i[b,e]", "memory:f[b,e,64] last:f[b,32]"},
                                    {"decoder.onnx", "input_ids:i[b,s] memory:f[b,e,64] x:f[b,32] y:f[b,32]",
