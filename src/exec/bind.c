@@ -138,8 +138,8 @@ treadle_status td_exec_bind(td_exec *e, const td_exec_run *run, int32_t session,
 
 /* A value with a buffer of its own is held; one in the context's memory is copied. */
 static treadle_status copy_into(td_value *slot, const td_value *value, treadle_error *err) {
-    td_value copy = *value;
-    if (value->kind == TD_VALUE_TENSOR && value->tensor.buffer) td_buffer_retain(value->tensor.buffer);
+    td_value copy;
+    if (value->kind == TD_VALUE_TENSOR && value->tensor.buffer) copy = td_value_share(value);
     else if (!td_value_copy(&copy, value)) return td_fail_memory(err, "a value that is kept", 0);
     td_value_release(slot);
     *slot = copy;

@@ -29,14 +29,6 @@ void td_exec_copies_free(td_exec *e) {
     td_free(e->bound);
 }
 
-/* Place `at` of n along an axis. */
-static td_tensor slice(const td_tensor *t, int axis, int64_t at) {
-    td_tensor out = *t;
-    out.shape.dims[axis] = 1;
-    out.data = (char *)t->data + (size_t)(at * t->strides[axis]) * (size_t)td_dtype_bits(t->dtype) / 8;
-    return out;
-}
-
 /* Where the graph wants rows and the value has one; -1: the value is the same for all rows, or has them all. */
 static int rows_axis(const td_light_port *port, const td_tensor *value, int64_t rows) {
     if (port->shape.rank != value->shape.rank) return -1;
@@ -47,22 +39,10 @@ static int rows_axis(const td_light_port *port, const td_tensor *value, int64_t 
 
 static treadle_status repeat(td_value *memory, td_value *value, int axis, int64_t rows, treadle_error *err) {
     td_shape shape = value->tensor.shape;
-    int64_t count;
-    size_t bytes;
     shape.dims[axis] = rows;
-    if (!td_shape_count(&shape, &count) || !td_dtype_bytes(value->tensor.dtype, count, &bytes))
-        return td_fail(err, TREADLE_LIMIT, "%lld copies of a row are larger than memory can be", (long long)rows);
-    td_buffer *buffer = memory->kind == TD_VALUE_TENSOR ? memory->tensor.buffer : NULL;
-    if (!buffer || buffer->bytes < bytes) {
-        buffer = td_buffer_new(bytes);
-        if (!buffer) return td_fail_memory(err, "copies of a row", bytes);
-        td_value_release(memory);
-        memory->kind = TD_VALUE_TENSOR;
-    }
-    td_tensor_view(&memory->tensor, value->tensor.dtype, &shape, buffer->data);
-    memory->tensor.buffer = buffer;
+    if (!td_value_resize(memory, value->tensor.dtype, &shape)) return td_fail_memory(err, "copies of a row", 0);
     for (int64_t r = 0; r < rows; r++) {
-        td_tensor at = slice(&memory->tensor, axis, r);
+        td_tensor at = td_tensor_slice(&memory->tensor, axis, r, 1);
         td_tensor_copy(&at, &value->tensor);
     }
     *value = *memory;
@@ -77,7 +57,7 @@ static treadle_status take(td_exec *e, int32_t session, size_t o, td_tensor *bou
     int axis = k >= 0 ? TD_MAX(e->plan->states[k].batch_axis, 0) : 0;
     if (value->kind != TD_VALUE_TENSOR) return TREADLE_OK;
     if (axis < value->tensor.shape.rank && value->tensor.shape.dims[axis] == s->fixed_rows)
-        value->tensor = slice(&value->tensor, axis, (int64_t)e->row % s->fixed_rows);
+        value->tensor = td_tensor_slice(&value->tensor, axis, (int64_t)e->row % s->fixed_rows, 1);
     if (!bound->data) return TREADLE_OK;
     int seq = e->plan->states[k].seq_axis;
     if (seq >= 0 && seq < value->tensor.shape.rank && value->tensor.shape.dims[seq] <= bound->shape.dims[seq])

@@ -116,13 +116,7 @@ void td_exec_free(td_exec *e) {
     for (size_t r = 0; e->all && r < e->n_rows; r++) td_vec_free(&e->all[r]);
     for (size_t r = 0; e->lines && r < e->n_rows; r++) {
         td_exec_hook_end(e, r);
-        td_vec_free(&e->lines[r].positions);
-        td_vec_free(&e->lines[r].columns);
-        td_value_release(&e->lines[r].targets);
-        td_value_release(&e->lines[r].targets_length);
-        td_value_release(&e->lines[r].length);
-        td_value_release(&e->lines[r].predicted);
-        td_value_release(&e->lines[r].frame);
+        td_exec_line_free(&e->lines[r]);
     }
     for (size_t i = 0; e->kept && i < e->n_rows * e->plan->n_wires; i++) td_value_release(&e->kept[i]);
     td_exec_stacks_free(e);

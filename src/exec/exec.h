@@ -69,17 +69,17 @@ typedef struct td_exec_line {
     int64_t n_tokens; /* windows: tokens among the columns; hooks: tokens run */
     void *hook_data;  /* hooks: the row's own; NULL: not begun */
     TD_VEC(td_exec_position) positions;
-    td_value targets, targets_length, predicted, frame,
-        length;  /* transducers: what goes into predictor and joiner; owned */
-    bool joined; /* a graph that predicts and joins has run, and what came of its state is not settled */
     TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
+    /* transducers: the encoder's length, what goes into predictor and joiner; owned */
+    td_value length, targets, targets_length, predicted, frame;
+    bool joined; /* a graph that predicts and joins has run, and what came of its state is not settled */
 } td_exec_line;
 
 /* One value of all rows, made from theirs (stack.c). */
 typedef struct td_exec_stack {
     td_value whole; /* owned; NONE: there is none */
-    const void *
-        *parts; /* [n_rows]: the memory of the rows' values that it was made from; NULL where it is out of date */
+    /* [n_rows]: the memory of the rows' values that it was made from; NULL where it is out of date. */
+    const void **parts;
 } td_exec_stack;
 
 /* Ends a run from another thread: that of every executor that has joined (interrupt.c). Owned by who owns the executors. */
@@ -205,6 +205,8 @@ treadle_status td_exec_run_steps(td_exec *exec, const td_exec_run *run, td_exec_
 /* batch.c: rows with one token to go each, in one run where the plan and their lengths allow it. */
 void td_exec_align(td_exec *exec, const td_exec_row *rows); /* once there is room for what live rows are about to run */
 treadle_status td_exec_run_together(td_exec *exec, td_exec_row *rows, bool *out_done, treadle_error *err);
+
+void td_exec_line_free(td_exec_line *line); /* rows.c: what it owns, but hook_data */
 
 /* stack.c: brings the stacks up to date. *out_agree: false: the rows' values differ in shape, or some have none. */
 treadle_status td_exec_stack_rows(td_exec *exec, bool *out_agree, treadle_error *err);

@@ -17,13 +17,6 @@ static const td_tensor *request_tensor(const td_exec_run *run, int32_t index) {
     return &row->requests[index].tensor;
 }
 
-/* rows [first, first + n) of a tensor along dimension 0 */
-static void slice_rows(const td_tensor *t, int64_t first, int64_t n, td_tensor *out) {
-    *out = *t;
-    out->shape.dims[0] = n;
-    out->data = (char *)t->data + (size_t)(first * t->strides[0]) * (size_t)td_dtype_bits(t->dtype) / 8;
-}
-
 /* Product of row i of a grid; -1: a number that is no size. */
 static int64_t grid_rows(const td_tensor *grid, int64_t i) {
     int64_t n = 1;
@@ -110,7 +103,7 @@ static treadle_status bind_image(td_exec *e, const td_exec_run *run, const td_pl
                            TD_STR_ARGS(s->signature->inputs[i].name), (long long)image,
                            td_shape_text(&whole.shape, text));
         }
-        slice_rows(&whole, c.first, c.n, &value->tensor);
+        value->tensor = td_tensor_slice(&whole, 0, c.first, c.n);
         if ((int32_t)i == step->loop_input) TD_TRY(crop(e, run, step, image, &value->tensor, err));
     }
     return TREADLE_OK;
@@ -135,20 +128,12 @@ static treadle_status join(td_exec *e, int32_t session, treadle_error *err) {
         if (!fits)
             return td_fail(err, TREADLE_RUN, "output \"%.*s\" has another shape for each image: it cannot be joined",
                            TD_STR_ARGS(sig->outputs[o].name));
-        int64_t before = shape.dims[0], count;
-        size_t bytes;
+        int64_t before = shape.dims[0];
         shape.dims[0] += part->tensor.shape.dims[0];
-        td_buffer *buffer = NULL;
-        if (td_shape_count(&shape, &count) && td_dtype_bytes(joined->tensor.dtype, count, &bytes))
-            buffer = td_buffer_new(bytes);
-        if (!buffer) return td_fail_memory(err, "features of images", 0);
-        whole.kind = TD_VALUE_TENSOR;
-        td_tensor_view(&whole.tensor, joined->tensor.dtype, &shape, buffer->data);
-        whole.tensor.buffer = buffer;
-        td_tensor at;
-        slice_rows(&whole.tensor, 0, before, &at);
+        if (!td_value_resize(&whole, joined->tensor.dtype, &shape)) return td_fail_memory(err, "features of images", 0);
+        td_tensor at = td_tensor_slice(&whole.tensor, 0, 0, before);
         td_tensor_copy(&at, &joined->tensor);
-        slice_rows(&whole.tensor, before, part->tensor.shape.dims[0], &at);
+        at = td_tensor_slice(&whole.tensor, 0, before, part->tensor.shape.dims[0]);
         td_tensor_copy(&at, &part->tensor);
         td_value_release(joined);
         *joined = whole;

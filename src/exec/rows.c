@@ -2,6 +2,16 @@
 #include "base/alloc.h"
 #include "exec/exec.h"
 
+void td_exec_line_free(td_exec_line *line) {
+    td_vec_free(&line->positions);
+    td_vec_free(&line->columns);
+    td_value_release(&line->targets);
+    td_value_release(&line->targets_length);
+    td_value_release(&line->length);
+    td_value_release(&line->predicted);
+    td_value_release(&line->frame);
+}
+
 static treadle_status copy_line(td_exec_line *to, const td_exec_line *from, treadle_error *err) {
     if (!td_vec_reserve(&to->positions, from->positions.n) || !td_vec_reserve(&to->columns, from->columns.n))
         return td_fail_memory(err, "a row", 0);
@@ -15,12 +25,6 @@ static treadle_status copy_line(td_exec_line *to, const td_exec_line *from, trea
     if (from->predicted.kind == TD_VALUE_TENSOR && !td_value_copy(&to->predicted, &from->predicted))
         return td_fail_memory(err, "a row", 0);
     return TREADLE_OK;
-}
-
-static void share(td_value *to, const td_value *from) {
-    *to = *from;
-    if (to->kind == TD_VALUE_TENSOR) td_buffer_retain(to->tensor.buffer);
-    if (to->kind == TD_VALUE_SEQUENCE) td_sequence_retain(to->sequence);
 }
 
 treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err) {
@@ -39,22 +43,15 @@ treadle_status td_exec_gather(td_exec *e, const size_t *from, treadle_error *err
         td_exec_line *old_lines = e->lines;
         td_value *old_kept = e->kept;
         for (size_t r = 0; r < n; r++)
-            for (size_t w = 0; w < n_wires; w++) share(&kept[r * n_wires + w], &e->kept[from[r] * n_wires + w]);
+            for (size_t w = 0; w < n_wires; w++)
+                kept[r * n_wires + w] = td_value_share(&e->kept[from[r] * n_wires + w]);
         e->lines = lines;
         e->kept = kept;
         lines = old_lines;
         kept = old_kept;
         td_exec_roles_forget(e);
     }
-    for (size_t r = 0; lines && r < n; r++) {
-        td_vec_free(&lines[r].positions);
-        td_vec_free(&lines[r].columns);
-        td_value_release(&lines[r].targets);
-        td_value_release(&lines[r].targets_length);
-        td_value_release(&lines[r].length);
-        td_value_release(&lines[r].predicted);
-        td_value_release(&lines[r].frame);
-    }
+    for (size_t r = 0; lines && r < n; r++) td_exec_line_free(&lines[r]);
     for (size_t i = 0; kept && i < n * n_wires; i++) td_value_release(&kept[i]);
     td_free(lines);
     td_free(kept);
@@ -77,7 +74,7 @@ treadle_status td_exec_clone(const td_exec *from, td_exec **out, treadle_error *
     }
     td_state_free(e->state);
     e->state = state;
-    for (size_t i = 0; i < e->n_rows * e->plan->n_wires; i++) share(&e->kept[i], &from->kept[i]);
+    for (size_t i = 0; i < e->n_rows * e->plan->n_wires; i++) e->kept[i] = td_value_share(&from->kept[i]);
     e->keep_all = from->keep_all;
     e->keep_outputs = from->keep_outputs;
     *out = e;

@@ -46,22 +46,12 @@ static bool is_current(const td_exec *e, const td_exec_stack *s, const td_value 
 static treadle_status make_whole(const td_exec *e, td_exec_stack *s, const td_tensor *part, int axis,
                                  treadle_error *err) {
     td_shape shape = part->shape;
-    int64_t count;
-    size_t bytes;
     shape.dims[axis] = (int64_t)e->n_rows;
     if (s->whole.kind == TD_VALUE_TENSOR && s->whole.tensor.dtype == part->dtype &&
         td_shape_equal(&s->whole.tensor.shape, &shape))
         return TREADLE_OK;
     td_value_release(&s->whole);
-    s->whole = (td_value){0};
-    if (!td_shape_count(&shape, &count) || !td_dtype_bytes(part->dtype, count, &bytes))
-        return td_fail(err, TREADLE_LIMIT, "values of %zu rows are larger than memory can be", e->n_rows);
-    td_buffer *buffer = td_buffer_new(bytes);
-    if (!buffer) return td_fail_memory(err, "values of all rows", bytes);
-    s->whole.kind = TD_VALUE_TENSOR;
-    td_tensor_view(&s->whole.tensor, part->dtype, &shape, buffer->data);
-    s->whole.tensor.buffer = buffer;
-    return TREADLE_OK;
+    return td_value_resize(&s->whole, part->dtype, &shape) ? TREADLE_OK : td_fail_memory(err, "values of all rows", 0);
 }
 
 /* values: of row r at values[r * stride]. */
@@ -71,16 +61,13 @@ static treadle_status stack(td_exec *e, td_exec_stack *s, const td_value *values
     if (!*agree || (values[0].kind == TD_VALUE_TENSOR && is_current(e, s, values, stride))) return TREADLE_OK;
     if (values[0].kind == TD_VALUE_NONE) {
         td_value_release(&s->whole);
-        s->whole = (td_value){0};
         return TREADLE_OK;
     }
     TD_TRY(make_whole(e, s, &values[0].tensor, axis, err));
     for (size_t r = 0; r < e->n_rows; r++) {
         const td_tensor *part = &values[r * stride].tensor;
-        td_tensor at = s->whole.tensor;
         if (s->parts[r] == part->data && part->data) continue;
-        at.shape.dims[axis] = 1;
-        at.data = (char *)at.data + r * (size_t)at.strides[axis] * (size_t)td_dtype_bits(at.dtype) / 8;
+        td_tensor at = td_tensor_slice(&s->whole.tensor, axis, (int64_t)r, 1);
         td_tensor_copy(&at, part);
         s->parts[r] = part->data;
     }

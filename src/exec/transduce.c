@@ -44,18 +44,7 @@ static treadle_status give(td_exec *e, int32_t session, int32_t input, td_value 
                            treadle_error *err) {
     const td_light_port *port = &e->plan->sessions[session].signature->inputs[input];
     td_shape shape = shape_for(port, n);
-    size_t bytes;
-    if (!td_dtype_bytes(port->dtype, n, &bytes)) return td_fail_memory(err, "a transducer's input", 0);
-    if (memory->kind != TD_VALUE_TENSOR || memory->tensor.buffer->bytes < bytes) {
-        td_buffer *buffer = td_buffer_new(bytes);
-        if (!buffer) return td_fail_memory(err, "a transducer's input", bytes);
-        td_value_release(memory);
-        memory->kind = TD_VALUE_TENSOR;
-        memory->tensor.buffer = buffer;
-    }
-    td_buffer *buffer = memory->tensor.buffer;
-    td_tensor_view(&memory->tensor, port->dtype, &shape, buffer->data);
-    memory->tensor.buffer = buffer;
+    if (!td_value_resize(memory, port->dtype, &shape)) return td_fail_memory(err, "a transducer's input", 0);
     *out = &memory->tensor;
     return TREADLE_OK;
 }
@@ -185,9 +174,7 @@ treadle_status td_exec_transduce_join(td_exec *e, td_exec_row *rows, size_t r, i
     const td_plan_transducer *t = &e->plan->transducer;
     td_exec_line *line = &e->lines[r];
     td_exec_run run = run_of(rows, r);
-    td_tensor one = e->outputs[t->encoder][t->frames_output].tensor, *to;
-    one.data = (char *)one.data + (size_t)(frame * one.strides[t->frames_axis]) * (size_t)td_dtype_bits(one.dtype) / 8;
-    one.shape.dims[t->frames_axis] = 1;
+    td_tensor one = td_tensor_slice(&e->outputs[t->encoder][t->frames_output].tensor, t->frames_axis, frame, 1), *to;
     TD_TRY(td_exec_bind(e, &run, t->joiner, err));
     TD_TRY(give(e, t->joiner, t->joiner_frame, &line->frame, td_tensor_count(&one), &to, err));
     TD_TRY(copy_reshaped(to, &one, err));

@@ -50,7 +50,6 @@ static treadle_status check_numbers(const td_tensor *t, td_str name, treadle_err
 /* A dense copy with the graph's element type; numbers are converted within floating-point types and within integers. */
 static treadle_status copy_as(const td_tensor *from, td_dtype dtype, td_str name, td_value *out, treadle_error *err) {
     td_value same = {.kind = TD_VALUE_TENSOR, .tensor = *from};
-    size_t bytes;
     if (from->dtype == dtype)
         return td_value_copy(out, &same) ? TREADLE_OK : td_fail_memory(err, "a tensor of the request", 0);
     td_kind a = td_dtype_kind(from->dtype), b = td_dtype_kind(dtype);
@@ -59,15 +58,11 @@ static treadle_status copy_as(const td_tensor *from, td_dtype dtype, td_str name
     if (!integers && !(a == TD_KIND_FLOAT && b == TD_KIND_FLOAT))
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "tensor \"%.*s\": expected %s, found %s", TD_STR_ARGS(name),
                        td_dtype_name(dtype), td_dtype_name(from->dtype));
-    int64_t n = td_tensor_count(from);
-    td_buffer *buffer = td_dtype_bytes(dtype, n, &bytes) ? td_buffer_new(bytes) : NULL;
-    if (!buffer) return td_fail_memory(err, "a tensor of the request", 0);
-    *out = (td_value){.kind = TD_VALUE_TENSOR};
-    td_tensor_view(&out->tensor, dtype, &from->shape, buffer->data);
-    out->tensor.buffer = buffer;
-    for (int64_t i = 0; i < n; i++) {
-        if (integers) td_store_i64(dtype, buffer->data, i, td_load_i64(from->dtype, from->data, i));
-        else td_store_f64(dtype, buffer->data, i, td_load_f64(from->dtype, from->data, i));
+    *out = (td_value){0};
+    if (!td_value_resize(out, dtype, &from->shape)) return td_fail_memory(err, "a tensor of the request", 0);
+    for (int64_t i = 0; i < td_tensor_count(from); i++) {
+        if (integers) td_store_i64(dtype, out->tensor.data, i, td_load_i64(from->dtype, from->data, i));
+        else td_store_f64(dtype, out->tensor.data, i, td_load_f64(from->dtype, from->data, i));
     }
     return TREADLE_OK;
 }
@@ -166,11 +161,8 @@ static const td_tensor *grid_of(const td_generation *g) {
 static void cut_rows(const td_value *whole, int64_t first, int64_t n, td_value *out) {
     *out = (td_value){0};
     if (n == 0) return;
-    *out = *whole;
+    *out = (td_value){.kind = TD_VALUE_TENSOR, .tensor = td_tensor_slice(&whole->tensor, 0, first, n)};
     out->tensor.buffer = NULL; /* a view: the generation holds the memory */
-    out->tensor.shape.dims[0] = n;
-    size_t offset = (size_t)(first * whole->tensor.strides[0]) * (size_t)td_dtype_bits(whole->tensor.dtype) / 8;
-    out->tensor.data = (char *)whole->tensor.data + offset;
 }
 
 /* Cuts one tensor for all rows; images: how many each row has. */

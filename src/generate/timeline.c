@@ -276,10 +276,8 @@ treadle_status td_generation_fork(const td_generation *from, td_generation **out
         if (!g->row_requests) status = td_fail_memory(err, "a fork", 0);
         else memcpy(g->row_requests, from->row_requests, g->n_rows * plan->n_requests * sizeof *g->row_requests);
     }
-    for (size_t i = 0; status == TREADLE_OK && i < plan->n_requests; i++) {
-        g->requests[i] = from->requests[i];
-        if (g->requests[i].kind == TD_VALUE_TENSOR) td_buffer_retain(g->requests[i].tensor.buffer);
-    }
+    for (size_t i = 0; status == TREADLE_OK && i < plan->n_requests; i++)
+        g->requests[i] = td_value_share(&from->requests[i]);
     if (status != TREADLE_OK) {
         td_generation_free(g);
         return status;

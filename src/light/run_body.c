@@ -276,10 +276,7 @@ treadle_status td_body_carry(td_body_run *b, size_t first_output, size_t first_f
 /* `from` lies in memory that lasts until the node runs again. */
 static void lend(td_run *r, size_t i, const td_value *from) {
     int32_t id = r->ctx->step->out[i];
-    td_value *to = r->out_values[i];
-    *to = *from;
-    if (from->kind == TD_VALUE_SEQUENCE) td_sequence_retain(from->sequence);
-    if (from->kind == TD_VALUE_TENSOR) td_buffer_retain(from->tensor.buffer);
+    *r->out_values[i] = td_value_share(from);
     r->ctx->places[id].owner = TD_NO_VALUE;
 }
 

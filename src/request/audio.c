@@ -36,15 +36,12 @@ static ptrdiff_t find_input(const td_plan *plan, const bool *taken, const td_fea
 
 /* Masks and counts take on whatever number type the graph has. */
 static treadle_status as_type(const td_tensor *from, td_dtype dtype, td_tensor *out, treadle_error *err) {
-    int64_t n = td_tensor_count(from);
-    size_t bytes;
     *out = *from;
     out->buffer = NULL;
     if (dtype == from->dtype || dtype == TD_UNDEFINED || td_dtype_kind(from->dtype) == TD_KIND_FLOAT) return TREADLE_OK;
-    if (!td_dtype_bytes(dtype, n, &bytes)) return td_fail(err, TREADLE_LIMIT, "the features are too large");
-    if (!(out->buffer = td_buffer_new(bytes))) return td_fail_memory(err, "features", bytes);
-    td_tensor_view(out, dtype, &from->shape, out->buffer->data);
-    for (int64_t i = 0; i < n; i++) td_store_f64(dtype, out->data, i, (double)td_load_i64(from->dtype, from->data, i));
+    if (!td_tensor_new(out, dtype, &from->shape)) return td_fail_memory(err, "features", 0);
+    for (int64_t i = 0; i < td_tensor_count(from); i++)
+        td_store_f64(dtype, out->data, i, (double)td_load_i64(from->dtype, from->data, i));
     return TREADLE_OK;
 }
 

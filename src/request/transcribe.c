@@ -133,18 +133,12 @@ static treadle_status make_features(td_transcriber *t, const td_audio *mono, tre
 static treadle_status cut_window(td_transcriber *t, int64_t first, td_value *out, treadle_error *err) {
     const td_tensor *all = &t->whole.tensor;
     td_shape shape = {.rank = 3, .dims = {1, all->shape.dims[1], t->clip_frames}};
-    int64_t n = TD_MAX(TD_MIN(t->clip_frames, all->shape.dims[2] - first), (int64_t)0), count;
-    size_t bytes, item = (size_t)td_dtype_bits(all->dtype) / 8;
-    td_buffer *buffer =
-        td_shape_count(&shape, &count) && td_dtype_bytes(all->dtype, count, &bytes) ? td_buffer_new(bytes) : NULL;
-    if (!buffer) return td_fail_memory(err, "features of a window", 0);
-    *out = (td_value){.kind = TD_VALUE_TENSOR};
-    td_tensor_view(&out->tensor, all->dtype, &shape, buffer->data);
-    out->tensor.buffer = buffer;
-    memset(buffer->data, 0, bytes);
-    for (int64_t b = 0; b < shape.dims[1]; b++)
-        memcpy((char *)buffer->data + (size_t)(b * t->clip_frames) * item,
-               (const char *)all->data + (size_t)(b * all->shape.dims[2] + first) * item, (size_t)n * item);
+    int64_t n = TD_MAX(TD_MIN(t->clip_frames, all->shape.dims[2] - first), (int64_t)0);
+    *out = (td_value){0};
+    if (!td_value_resize(out, all->dtype, &shape)) return td_fail_memory(err, "features of a window", 0);
+    memset(out->tensor.data, 0, out->tensor.buffer->bytes);
+    td_tensor from = td_tensor_slice(all, 2, first, n), to = td_tensor_slice(&out->tensor, 2, 0, n);
+    if (n > 0) td_tensor_copy(&to, &from);
     return TREADLE_OK;
 }
 

@@ -70,10 +70,7 @@ static bool is_identity(const td_state *state, const size_t *from) {
 static void gather_cross(td_state *state, size_t k, const size_t *from, td_value *old) {
     td_value *values = &state->cross[k * state->n_rows];
     memcpy(old, values, state->n_rows * sizeof *old);
-    for (size_t r = 0; r < state->n_rows; r++) {
-        values[r] = old[from[r]];
-        if (values[r].kind == TD_VALUE_TENSOR) td_buffer_retain(values[r].tensor.buffer);
-    }
+    for (size_t r = 0; r < state->n_rows; r++) values[r] = td_value_share(&old[from[r]]);
     for (size_t r = 0; r < state->n_rows; r++) td_value_release(&old[r]);
 }
 
@@ -115,10 +112,8 @@ treadle_status td_state_clone(const td_state *state, td_state **out, treadle_err
             copy->buffers[k] = td_buffer_retain(state->buffers[k]);
             copy->tensors[k] = state->tensors[k];
         } else if (state->buffers[k]) memcpy(copy->buffers[k]->data, state->buffers[k]->data, state->buffers[k]->bytes);
-        for (size_t r = 0; r < state->n_rows; r++) {
-            copy->cross[k * state->n_rows + r] = state->cross[k * state->n_rows + r];
-            td_buffer_retain(state->cross[k * state->n_rows + r].tensor.buffer);
-        }
+        for (size_t r = 0; r < state->n_rows; r++)
+            copy->cross[k * state->n_rows + r] = td_value_share(&state->cross[k * state->n_rows + r]);
     }
     memcpy(copy->rows, state->rows, state->n_rows * sizeof *copy->rows);
     if (status != TREADLE_OK) {

@@ -44,6 +44,24 @@ void td_tensor_view(td_tensor *t, td_dtype dtype, const td_shape *shape, void *d
     td_tensor_dense_strides(shape, t->strides);
 }
 
+bool td_tensor_new(td_tensor *out, td_dtype dtype, const td_shape *shape) {
+    int64_t count;
+    size_t bytes;
+    if (!td_shape_count(shape, &count) || !td_dtype_bytes(dtype, count, &bytes)) return false;
+    td_buffer *buffer = td_buffer_new(bytes);
+    if (!buffer) return false;
+    td_tensor_view(out, dtype, shape, buffer->data);
+    out->buffer = buffer;
+    return true;
+}
+
+td_tensor td_tensor_slice(const td_tensor *t, int axis, int64_t first, int64_t n) {
+    td_tensor out = *t;
+    out.shape.dims[axis] = n;
+    out.data = (char *)t->data + (size_t)(first * t->strides[axis]) * (size_t)td_dtype_bits(t->dtype) / 8;
+    return out;
+}
+
 int64_t td_tensor_count(const td_tensor *t) {
     int64_t count = 1;
     for (int i = 0; i < t->shape.rank; i++) count *= t->shape.dims[i];

@@ -33,6 +33,10 @@ typedef struct td_tensor {
 
 /* Sets shape and dense strides over memory; checks nothing. */
 void td_tensor_view(td_tensor *t, td_dtype dtype, const td_shape *shape, void *data);
+/* A dense tensor in memory of its own, not zeroed; the caller releases out->buffer. false: out of memory, or too large. */
+bool td_tensor_new(td_tensor *out, td_dtype dtype, const td_shape *shape);
+/* A view of n places along an axis, from `first` on. */
+td_tensor td_tensor_slice(const td_tensor *t, int axis, int64_t first, int64_t n);
 void td_tensor_dense_strides(const td_shape *shape, int64_t strides[TD_MAX_RANK]);
 bool td_tensor_is_dense(const td_tensor *t);
 bool td_tensor_bytes(const td_tensor *t, size_t *out); /* of a dense tensor of that shape; false: overflow */

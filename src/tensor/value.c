@@ -26,6 +26,30 @@ void td_sequence_release(td_sequence *sequence) {
     td_free(sequence);
 }
 
+td_value td_value_share(const td_value *value) {
+    if (value->kind == TD_VALUE_TENSOR) td_buffer_retain(value->tensor.buffer);
+    if (value->kind == TD_VALUE_SEQUENCE) td_sequence_retain(value->sequence);
+    return *value;
+}
+
+bool td_value_resize(td_value *value, td_dtype dtype, const td_shape *shape) {
+    td_buffer *buffer = value->kind == TD_VALUE_TENSOR ? value->tensor.buffer : NULL;
+    td_tensor fresh;
+    int64_t count;
+    size_t bytes;
+
+    if (!td_shape_count(shape, &count) || !td_dtype_bytes(dtype, count, &bytes)) return false;
+    if (buffer && buffer->bytes >= bytes) {
+        td_tensor_view(&value->tensor, dtype, shape, buffer->data);
+        value->tensor.buffer = buffer;
+        return true;
+    }
+    if (!td_tensor_new(&fresh, dtype, shape)) return false;
+    td_value_release(value);
+    *value = (td_value){.kind = TD_VALUE_TENSOR, .tensor = fresh};
+    return true;
+}
+
 void td_value_release(td_value *value) {
     if (value->kind == TD_VALUE_TENSOR) td_buffer_release(value->tensor.buffer);
     if (value->kind == TD_VALUE_SEQUENCE) td_sequence_release(value->sequence);
@@ -33,8 +57,9 @@ void td_value_release(td_value *value) {
 }
 
 /* The bytes that the strings of a dense tensor point to move behind its elements, into a new buffer. */
-static bool own_strings(td_tensor *t, size_t bytes) {
+static bool own_strings(td_tensor *t) {
     int64_t n = td_tensor_count(t);
+    size_t bytes = (size_t)n * sizeof(td_str);
     const td_str *from = t->data;
     size_t text_bytes = 0;
 
@@ -56,16 +81,11 @@ static bool own_strings(td_tensor *t, size_t bytes) {
 
 static bool copy_tensor(td_tensor *to, const td_tensor *from) {
     td_tensor copy;
-    size_t bytes;
 
-    if (!td_tensor_bytes(from, &bytes)) return false;
-    td_buffer *buffer = td_buffer_new(bytes);
-    if (!buffer) return false;
-    td_tensor_view(&copy, from->dtype, &from->shape, buffer->data);
-    copy.buffer = buffer;
+    if (!td_tensor_new(&copy, from->dtype, &from->shape)) return false;
     td_tensor_copy(&copy, from);
-    if (copy.dtype == TD_STRING && !own_strings(&copy, bytes)) {
-        td_buffer_release(buffer);
+    if (copy.dtype == TD_STRING && !own_strings(&copy)) {
+        td_buffer_release(copy.buffer);
         return false;
     }
     *to = copy;

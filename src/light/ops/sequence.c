@@ -20,9 +20,7 @@ treadle_status td_sequence_type(td_infer *in, size_t output, td_dtype dtype) {
 
 bool td_sequence_share(td_value *to, const td_value *from) {
     if (from->kind == TD_VALUE_TENSOR && !from->tensor.buffer) return td_value_copy(to, from);
-    *to = *from;
-    if (from->kind == TD_VALUE_TENSOR) td_buffer_retain(to->tensor.buffer);
-    if (from->kind == TD_VALUE_SEQUENCE) td_sequence_retain(to->sequence);
+    *to = td_value_share(from);
     return true;
 }
 
