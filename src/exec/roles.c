@@ -217,9 +217,19 @@ static void fill_mask(td_exec *e, const td_exec_run *run, const td_light_port *p
     if (run->n_rows > 1) value->tensor.strides[0] = TD_MAX(e->role_columns, width);
 }
 
+/* The mask over the source that the caller gave for a row; NULL: none. */
+static const td_tensor *given_source_mask(const td_exec *e, const td_exec_run *run, int32_t session, size_t r) {
+    int32_t request = e->plan->sessions[session].source_mask;
+    const td_value *given = request >= 0 ? run->rows[run->first_row + r].requests : NULL;
+    if (!given || given[request].kind != TD_VALUE_TENSOR || given[request].tensor.shape.rank != 2) return NULL;
+    return &given[request].tensor;
+}
+
 /* Positions of the source: as many as the prompt had, or as what the encoder gave has. */
 static int64_t source_length(const td_exec *e, const td_exec_run *run, int32_t session) {
     const td_plan_session *s = &e->plan->sessions[session];
+    const td_tensor *mask = given_source_mask(e, run, session, 0);
+    if (mask) return mask->shape.dims[1];
     if (e->plan->source_prompt) return run->rows[run->first_row].n_source;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         if (s->feeds[i].kind != TD_FEED_WIRE || !e->plan->wires[s->feeds[i].index].once) continue;
@@ -248,6 +258,13 @@ static void fill_source_mask(td_exec *e, const td_exec_run *run, int32_t session
     fill_ones(slot, port->dtype, n, width);
     for (size_t r = 1; r < run->n_rows; r++) /* rows that share a run have sources of one length */
         for (int64_t c = 0; c < width; c++) td_store_i64(port->dtype, slot->data, (int64_t)r * width + c, c < n);
+    for (size_t r = 0; r < run->n_rows; r++) {
+        const td_tensor *mask = given_source_mask(e, run, session, r);
+        int64_t columns = mask ? TD_MIN(width, mask->shape.dims[1]) : 0;
+        if (columns) slot->ones = -1;
+        for (int64_t c = 0; c < columns; c++)
+            td_store_i64(port->dtype, slot->data, (int64_t)r * width + c, td_load_i64(mask->dtype, mask->data, c) != 0);
+    }
     td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, width}};
     td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
 }

@@ -224,6 +224,50 @@ static treadle_status deal_all(td_generation *g, const treadle_ids *rows, size_t
     return status;
 }
 
+/* --- masks that are left out */
+
+/* The size that a symbol stands for in another tensor of the session's that was given; -1: none tells. */
+static int64_t size_of(const td_generation *g, int32_t session, td_str symbol) {
+    const td_plan_session *s = &g->runtime->plan->sessions[session];
+    for (size_t i = 0; i < s->signature->n_inputs && symbol.n; i++) {
+        if (s->feeds[i].kind != TD_FEED_REQUEST) continue;
+        const td_value *given = &g->staged[s->feeds[i].index];
+        const td_light_port *port = &s->signature->inputs[i];
+        for (int d = 0; given->kind == TD_VALUE_TENSOR && d < TD_MIN(port->shape.rank, given->tensor.shape.rank); d++)
+            if (td_str_equal(port->dim_names[d], symbol)) return given->tensor.shape.dims[d];
+    }
+    return -1;
+}
+
+/* A mask that did not come with what it covers shows all of it. */
+static treadle_status make_mask(td_generation *g, size_t i, treadle_error *err) {
+    const td_plan *plan = g->runtime->plan;
+    const td_light_port *port = port_of(plan, i);
+    if (!plan->requests[i].mask || plan->requests[i].optional || !port || port->shape.rank < 1 ||
+        g->staged[i].kind != TD_VALUE_NONE)
+        return TREADLE_OK;
+    td_kind kind = td_dtype_kind(port->dtype);
+    if (kind != TD_KIND_FLOAT && kind != TD_KIND_INT && kind != TD_KIND_UINT && kind != TD_KIND_BOOL) return TREADLE_OK;
+    td_shape shape = port->shape;
+    for (int d = 0; d < shape.rank; d++) {
+        if (shape.dims[d] < 0) shape.dims[d] = size_of(g, plan->requests[i].session, port->dim_names[d]);
+        if (shape.dims[d] < 0) return TREADLE_OK;
+    }
+    size_t bytes;
+    int64_t count = 0;
+    td_buffer *buffer =
+        td_shape_count(&shape, &count) && td_dtype_bytes(port->dtype, count, &bytes) ? td_buffer_new(bytes) : NULL;
+    if (!buffer) return td_fail_memory(err, "a mask", 0);
+    g->staged[i] = (td_value){.kind = TD_VALUE_TENSOR};
+    td_tensor_view(&g->staged[i].tensor, port->dtype, &shape, buffer->data);
+    g->staged[i].tensor.buffer = buffer;
+    for (int64_t k = 0; k < count; k++) {
+        if (kind == TD_KIND_FLOAT) td_store_f64(port->dtype, buffer->data, k, 1);
+        else td_store_i64(port->dtype, buffer->data, k, 1);
+    }
+    return TREADLE_OK;
+}
+
 /* --- with an append */
 
 treadle_status td_generation_take_tensors(td_generation *g, const treadle_ids *rows, size_t n_rows, bool *out_fresh,
@@ -233,6 +277,7 @@ treadle_status td_generation_take_tensors(td_generation *g, const treadle_ids *r
     *out_fresh = false;
     for (size_t i = 0; i < n; i++) any |= g->staged[i].kind != TD_VALUE_NONE;
     if (!any) return TREADLE_OK;
+    for (size_t i = 0; i < n; i++) TD_TRY(make_mask(g, i, err));
     if (!g->row_requests) g->row_requests = td_alloc_zero(n_rows * n, sizeof *g->row_requests);
     td_value *old = td_alloc_zero(n, sizeof *old), *old_rows = td_alloc_zero(n_rows * n, sizeof *old_rows);
     if (!g->row_requests || !old || !old_rows) {

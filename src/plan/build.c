@@ -63,7 +63,7 @@ static bool take_names_apart(td_plan_build_ctx *b, int32_t index) {
 
 static void open_session(td_plan_build_ctx *b, const td_config_session *config, int32_t index) {
     td_plan_session *s = &b->plan->sessions[index];
-    *s = (td_plan_session){.name = config->name, .config = config, .logits = -1};
+    *s = (td_plan_session){.name = config->name, .config = config, .logits = -1, .source_mask = -1};
     s->c_name = td_arena_strndup(&b->plan->arena, config->name.p, config->name.n);
     if (!s->c_name) b->out_of_memory = true;
     if (!config->path || b->out_of_memory) return;

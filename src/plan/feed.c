@@ -318,6 +318,26 @@ static bool generates(const td_plan *plan) {
     return any;
 }
 
+/* An encoder of a medium that takes a mask: the attention over what it made takes that same mask, as transformers hands it on, where
+ * the mask's columns are the encoder's own, by their symbol, be there as many of what it made or fewer. */
+static void find_source_mask(td_plan_build_ctx *b, int32_t session) {
+    td_plan *plan = b->plan;
+    td_plan_session *s = &plan->sessions[session];
+    int32_t input = td_plan_input_of_role(s, TD_ROLE_ENCODER_ATTENTION_MASK);
+    if (input < 0 || s->feeds[input].kind != TD_FEED_ROLE || plan->source_prompt) return;
+    const td_light_port *mask = &s->signature->inputs[input];
+    for (size_t k = 0; k < plan->n_steps; k++) {
+        const td_plan_session *from = &plan->sessions[plan->steps[k].session];
+        for (size_t i = 0; i < from->signature->n_inputs && plan->steps[k].when == TD_WHEN_ONCE; i++) {
+            const td_light_port *port = &from->signature->inputs[i];
+            if (from->feeds[i].kind == TD_FEED_REQUEST && port->shape.rank == 2 && mask->shape.rank == 2 &&
+                plan->requests[from->feeds[i].index].mask && port->dim_names[1].n &&
+                td_str_equal(port->dim_names[1], mask->dim_names[1]))
+                s->source_mask = from->feeds[i].index;
+        }
+    }
+}
+
 static void settle(td_plan_session *s) {
     for (size_t i = 0; i < s->signature->n_inputs; i++)
         if (s->feeds[i].kind == TD_FEED_NONE) s->feeds[i].index = -1;
@@ -350,6 +370,7 @@ void td_plan_find_wires(td_plan_build_ctx *b) {
         if (takes_anything(b, order[k], tokens)) feed_requests(b, order[k], true);
         else report_unfed(b, order[k]);
     }
+    for (size_t k = 0; k < n; k++) find_source_mask(b, order[k]);
     for (size_t i = 0; i < plan->n_sessions; i++)
         if (plan->sessions[i].signature) settle(&plan->sessions[i]);
     for (size_t i = 0; i < plan->n_wires; i++)

@@ -82,6 +82,7 @@ typedef struct td_plan_request {
     td_str name;
     int32_t session, input; /* the first that takes it; -1: no graph does, the runtime itself needs it (crops, grids) */
     bool optional;          /* every input that takes it is optional */
+    bool mask; /* 1 where there is something: all ones where the caller gives none and its sizes are known */
 } td_plan_request;
 
 typedef struct td_plan_session {
@@ -94,6 +95,7 @@ typedef struct td_plan_session {
     int32_t *given;          /* [n_inputs]: the request tensor that wins over the input's role in a prompt, or -1 */
     int32_t *out_state;      /* [n_outputs]: state tensor that it becomes, or cross cache that it fills, or -1 */
     bool *gives_new;      /* [n_outputs]: of a growing cache: the columns of the run alone, not the past before them */
+    int32_t source_mask;  /* the request tensor that is its mask over the source, as the encoder takes it; -1: none */
     bool takes_tokens;    /* ids or embeddings: roles apply */
     bool takes_source;    /* its ids are the source's (once step of an encoder-decoder), not the timeline's */
     int32_t logits;       /* output, or -1 */

@@ -74,7 +74,8 @@ static void write_source_masks(const td_plan *plan, td_json_writer *w) {
         for (size_t i = 0; i < s->signature->n_inputs; i++) {
             if (s->feeds[i].kind != TD_FEED_ROLE || s->feeds[i].index != TD_ROLE_ENCODER_ATTENTION_MASK) continue;
             td_json_begin_object(w);
-            write_text(w, "from", "request attention_mask of the source");
+            if (s->source_mask < 0) write_text(w, "from", "request attention_mask of the source");
+            else write_end(w, "from", TD_STR("request"), plan->requests[s->source_mask].name);
             write_end(w, "to", s->name, s->signature->inputs[i].name);
             write_text(w, "why", "role");
             td_json_end_object(w);

@@ -7,6 +7,9 @@ int32_t td_plan_find_request(const td_plan *plan, td_str name) {
     return -1;
 }
 
+/* "attention_mask", "pixel_mask", "features_mask"; 1 is padding in a "padding_mask". */
+static bool is_mask(td_str name) { return td_name_has_word(name, "mask") && !td_name_has_word(name, "padding"); }
+
 int32_t td_plan_request_of(td_plan_build_ctx *b, td_str name, bool optional) {
     td_plan *plan = b->plan;
     int32_t found = td_plan_find_request(plan, name);
@@ -26,7 +29,7 @@ int32_t td_plan_request_of(td_plan_build_ctx *b, td_str name, bool optional) {
         b->max_requests = room;
     }
     plan->requests[plan->n_requests] =
-        (td_plan_request){.name = name, .session = -1, .input = -1, .optional = optional};
+        (td_plan_request){.name = name, .session = -1, .input = -1, .optional = optional, .mask = is_mask(name)};
     return (int32_t)plan->n_requests++;
 }
 

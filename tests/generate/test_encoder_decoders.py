@@ -26,37 +26,44 @@ def save(graph, path):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), path)
 
 
-def tail(prefix, own, cross):
+def tail(prefix, own, cross, halved):
     """logits = tanh(sum of own keys so far + mean of cross keys that the mask shows) . head"""
     p = lambda name: prefix + name
-    return [
+    mask = p("every_second") if halved else "encoder_attention_mask"
+    return ([node("Slice", ["encoder_attention_mask", "zero", "far", "axis1", "axis2"], [mask])] if halved else []) + [
         node("CumSum", [own, "two"], [p("sums")]), node("Shape", ["input_ids"], [p("shape")]),
         node("Gather", [p("shape"), "axis1"], [p("n")]), node("Neg", [p("n")], [p("from")]),
         node("Slice", [p("sums"), p("from"), "far", "axis2"], [p("new")]), node("Squeeze", [p("new"), "axis1"], [p("mine")]),
-        node("Cast", ["encoder_attention_mask"], [p("mask2")], to=T.FLOAT), node("Unsqueeze", [p("mask2"), "axis2"], [p("mask")]),
+        node("Cast", [mask], [p("mask2")], to=T.FLOAT), node("Unsqueeze", [p("mask2"), "axis2"], [p("mask")]),
         node("Squeeze", [cross, "axis1"], [p("cross3")]), node("Mul", [p("cross3"), p("mask")], [p("shown")]),
         node("ReduceSum", [p("shown"), "axis1"], [p("total")], keepdims=1), node("ReduceSum", [p("mask"), "axis1"], [p("count")], keepdims=1),
         node("Div", [p("total"), p("count")], [p("mean")]), node("Add", [p("mine"), p("mean")], [p("both")]),
         node("Tanh", [p("both")], [p("bounded")]), node("MatMul", [p("bounded"), "head"], [p("logits")])]
 
 
-def write(folder, sound=False):
-    if sound:
+def write(folder, sound=False, halved=False):
+    if halved:  # a frame of the encoder's for every second one of the sound's; masks have the sound's columns throughout
+        nodes = [node("Cast", ["attention_mask"], ["shown"], to=T.FLOAT), node("Unsqueeze", ["shown", "axis2"], ["column"]),
+                 node("Mul", ["input_features", "column"], ["heard"]),
+                 node("Slice", ["heard", "zero", "far", "axis1", "axis2"], ["encoder_out"])]
+        inputs = [info("input_features", T.FLOAT, ["batch", "enc", D]), info("attention_mask", T.INT64, ["batch", "enc"])]
+    elif sound:
         nodes, inputs = [node("Identity", ["input_features"], ["encoder_out"])], [info("input_features", T.FLOAT, ["batch", "enc", D])]
     else:
         nodes = [node("Gather", ["source", "input_ids"], ["encoder_out"])]
         inputs = [info("input_ids", T.INT64, ["batch", "enc"]), info("attention_mask", T.INT64, ["batch", "enc"])]
-    save(helper.make_graph(nodes, "e", inputs, [info("encoder_out", T.FLOAT, ["batch", "enc", D])], [const("source", SOURCE)]),
+    save(helper.make_graph(nodes, "e", inputs, [info("encoder_out", T.FLOAT, ["batch", "enc/2" if halved else "enc", D])],
+                           AXES + [const("source", SOURCE)]),
          os.path.join(folder, "encoder.onnx"))
     made = lambda prefix, names: [info(prefix + n, T.FLOAT, None) for n in names]
     names = ["logits", "own", "cross"]
     first = helper.make_graph(
         [node("Identity", ["new_keys"], ["f_own"]), node("MatMul", ["encoder_hidden_states", "w_cross"], ["f_made"]),
-         node("Unsqueeze", ["f_made", "axis1"], ["f_cross"])] + tail("f_", "f_own", "f_cross"), "first", [], made("f_", names))
+         node("Unsqueeze", ["f_made", "axis1"], ["f_cross"])] + tail("f_", "f_own", "f_cross", halved), "first", [], made("f_", names))
     later = helper.make_graph(
         [node("Concat", ["past_key_values.0.decoder.key", "new_keys"], ["l_own"], axis=2),
          node("Slice", ["past_key_values.0.encoder.key", "zero", "zero", "zero"], ["l_cross"])] +
-        tail("l_", "l_own", "past_key_values.0.encoder.key"), "later", [], made("l_", names))
+        tail("l_", "l_own", "past_key_values.0.encoder.key", halved), "later", [], made("l_", names))
     graph = helper.make_graph(
         [node("Gather", ["table", "input_ids"], ["rows"]), node("Unsqueeze", ["rows", "axis1"], ["new_keys"]),
          node("If", ["use_cache_branch"], ["logits", "present.0.decoder.key", "present.0.encoder.key"], then_branch=later,
@@ -155,6 +162,30 @@ def test_sound():
                 np.save(path, np.stack([SOURCE[s] for s in sources]))
                 got = d.ask(op="generate", prompts=[[]] * rows, tensors={"input_features": path}, options={"max_new_tokens": 6})
                 testing.equal(got["tokens"], [greedy(s, 6) for s in sources], f"{n} frames, {rows} rows")
+
+
+def test_masks_of_sound():
+    """The mask that came with the sound is the decoder's too, in its own columns; left out, it shows all."""
+    with testing.temp_dir() as temp:
+        write(temp, halved=True)
+        features, mask = os.path.join(temp, "x.npy"), os.path.join(temp, "m.npy")
+        with drive.Drive(temp, "--quiet") as d:
+            for n, rows in ((7, 1), (40, 3), (700, 2)):
+                sources = [source(n, n + k) for k in range(rows)]
+                np.save(features, np.stack([SOURCE[s] for s in sources]))
+                shown = np.int64([[c < n - 2 * r - 2 for c in range(n)] for r in range(rows)])
+                np.save(mask, shown)
+                for given in (shown, None):
+                    tensors = {"input_features": features, **({} if given is None else {"attention_mask": mask})}
+                    heard = [s[::2] if given is None else [t for t, m in zip(s[::2], given[r][::2]) if m] for r, s in enumerate(sources)]
+                    for width in (1, 3):
+                        got = d.ask(op="generate", prompts=[[]] * rows, tensors=tensors,
+                                    options={"max_new_tokens": 5, "num_beams": width, "num_return_sequences": width})
+                        what = f"{n} frames, {rows} rows, {width} beams, {'a' if given is not None else 'no'} mask"
+                        if width == 1:
+                            testing.equal(got["tokens"], [greedy(s, 5) for s in heard], what)
+                        else:
+                            testing.equal(got["sequences"], [beam(s, 5, width) for s in heard], what)
 
 
 def check_folder(folder, runs):
