@@ -3,6 +3,7 @@
 #define TD_API_API_H
 
 #include "request/request.h"
+#include "tensor/public.h"
 #include "treadle/treadle.h"
 
 /* TREADLE_INVALID_ARGUMENT naming the parameter unless it is there. */
@@ -20,10 +21,6 @@ treadle_status td_api_options(const void *options, void *out, size_t size, const
 
 /* Hands a buffer's text over as memory for treadle_free. Takes the buffer, also on failure. n_bytes may be NULL. */
 treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadle_error *error);
-
-/* A value as the public view, and back. */
-void td_api_view(const td_tensor *tensor, treadle_tensor *out);
-treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error);
 
 struct treadle_value {
     int refs;       /* atomic */

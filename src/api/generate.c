@@ -70,7 +70,7 @@ treadle_status treadle_generator_set_tensor(treadle_generator *generator, const 
     TD_TRY(need_idle(generator, error));
     TD_NEED(name);
     TD_NEED(tensor);
-    TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
+    TD_TRY(td_tensor_from_public(tensor, &own, &bytes, error));
     if (bytes && !tensor->data) return td_fail(error, TREADLE_INVALID_ARGUMENT, "tensor->data is NULL");
     return td_generation_set_tensor(generator->generation, name, &own, error);
 }
@@ -187,7 +187,7 @@ treadle_status treadle_generator_output(const treadle_generator *generator, size
     TD_TRY(check_row(generator, row, out, error));
     TD_NEED(name);
     TD_TRY(td_generation_output(generator->generation, row, name, &tensor, error));
-    td_api_view(tensor, out);
+    td_tensor_to_public(tensor, out);
     return TREADLE_OK;
 }
 

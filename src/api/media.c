@@ -196,7 +196,7 @@ size_t treadle_features_count(const treadle_features *features) { return feature
 const char *treadle_features_name(const treadle_features *features, size_t index) { return features->names[index]; }
 
 void treadle_features_tensor(const treadle_features *features, size_t index, treadle_tensor *out) {
-    td_api_view(&features->features.tensors[index], out);
+    td_tensor_to_public(&features->features.tensors[index], out);
 }
 
 /* --- transcripts */

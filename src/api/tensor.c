@@ -5,45 +5,18 @@
 #include "base/file.h"
 #include "tensor/half.h"
 
-_Static_assert(TREADLE_MAX_RANK == TD_MAX_RANK, "one rank limit");
-_Static_assert((int)TREADLE_DTYPE_INT2 == (int)TD_INT2, "one list of element types");
 _Static_assert(sizeof(treadle_string) == sizeof(td_str), "string elements are shared");
 
 const char *treadle_dtype_name(treadle_dtype dtype) { return td_dtype_name((td_dtype)dtype); }
 
 int32_t treadle_dtype_bits(treadle_dtype dtype) { return td_dtype_bits((td_dtype)dtype); }
 
-void td_api_view(const td_tensor *tensor, treadle_tensor *out) {
-    *out = (treadle_tensor){.dtype = (treadle_dtype)tensor->dtype, .rank = tensor->shape.rank, .data = tensor->data};
-    for (int i = 0; i < tensor->shape.rank; i++) out->dims[i] = tensor->shape.dims[i];
-}
-
-treadle_status td_api_tensor(const treadle_tensor *view, td_tensor *out, size_t *bytes, treadle_error *error) {
-    td_shape shape = {.rank = view->rank};
-    int64_t count = 1;
-    if (view->rank < 0 || view->rank > TD_MAX_RANK)
-        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a rank from 0 to %d, found %d", TD_MAX_RANK,
-                       view->rank);
-    for (int i = 0; i < view->rank; i++) {
-        if (view->dims[i] < 0)
-            return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected dimensions of at least 0, found %lld",
-                           (long long)view->dims[i]);
-        shape.dims[i] = view->dims[i];
-    }
-    if (!td_shape_count(&shape, &count) || !td_dtype_bytes((td_dtype)view->dtype, count, bytes))
-        return td_fail(error, TREADLE_INVALID_ARGUMENT,
-                       "expected a known element type and a size that memory can have, found type %d",
-                       (int)view->dtype);
-    td_tensor_view(out, (td_dtype)view->dtype, &shape, (void *)(uintptr_t)view->data);
-    return TREADLE_OK;
-}
-
 treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_count, size_t *out_bytes,
                                    treadle_error *error) {
     td_tensor own;
     size_t bytes;
     TD_NEED(tensor);
-    TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
+    TD_TRY(td_tensor_from_public(tensor, &own, &bytes, error));
     if (out_count) *out_count = td_tensor_count(&own);
     if (out_bytes) *out_bytes = bytes;
     return TREADLE_OK;
@@ -70,7 +43,7 @@ treadle_status treadle_value_new(const treadle_tensor *tensor, treadle_value **o
     td_value borrowed = {.kind = TD_VALUE_TENSOR}, own;
     TD_NEED(tensor);
     TD_NEED(out);
-    TD_TRY(td_api_tensor(tensor, &borrowed.tensor, &bytes, error));
+    TD_TRY(td_tensor_from_public(tensor, &borrowed.tensor, &bytes, error));
     if (bytes && !tensor->data) return td_fail(error, TREADLE_INVALID_ARGUMENT, "tensor->data is NULL");
     if (!td_value_copy(&own, &borrowed)) return td_fail_memory(error, "a value", bytes);
     return td_api_value_take(&own, out, error);
@@ -100,7 +73,7 @@ treadle_status treadle_value_tensor(const treadle_value *value, treadle_tensor *
     TD_NEED(value);
     TD_NEED(out);
     if (value->value.kind != TD_VALUE_TENSOR) return td_fail(error, TREADLE_INVALID_ARGUMENT, "the value is no tensor");
-    td_api_view(&value->value.tensor, out);
+    td_tensor_to_public(&value->value.tensor, out);
     return TREADLE_OK;
 }
 
@@ -131,6 +104,6 @@ treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *
     size_t bytes;
     TD_NEED(path);
     TD_NEED(tensor);
-    TD_TRY(td_api_tensor(tensor, &own, &bytes, error));
+    TD_TRY(td_tensor_from_public(tensor, &own, &bytes, error));
     return td_npy_write(path, &own, error);
 }

@@ -1,7 +1,7 @@
 /* exec/batch.c - rows that have one token to go each, in one run: where their columns lie, and whether they may share it.
  *
  * Idle rows take part too, since a run is of all rows, but are left as they are. */
-#include "exec/exec.h"
+#include "exec/run.h"
 
 /* Live rows have one length, no idle row is longer, and nobody's columns were moved. */
 static bool are_equal(const td_exec *e, const td_exec_row *rows) {

@@ -1,7 +1,7 @@
 /* exec/bind.c - what goes into a session and what becomes of what comes out: role buffers, views of the state, wires, request
  * tensors, zero rows; after a run, the values that outlive it. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 
 /* --- zero rows */
 

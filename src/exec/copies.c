@@ -3,7 +3,7 @@
  * Row r stands at place r mod F, where a run of F rows together has it too. An input is repeated along the dimension where the graph
  * wants F and the row's value has 1; outputs that become state are copied into the row's state. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 
 bool td_exec_copies_init(td_exec *e) {
     e->copies = td_alloc_zero(e->plan->n_sessions, sizeof *e->copies);

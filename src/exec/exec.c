@@ -1,5 +1,5 @@
 /* exec/exec.c - one generator's side of a plan: its buffers, and which rows run when. */
-#include "exec/exec.h"
+#include "exec/run.h"
 
 #include "base/alloc.h"
 

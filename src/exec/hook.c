@@ -1,6 +1,6 @@
 /* exec/hook.c - rows that native code runs instead of the plan's steps (plugins). */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 
 void td_exec_hook_end(td_exec *e, size_t row) {
     td_exec_line *line = &e->lines[row];

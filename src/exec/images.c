@@ -4,7 +4,7 @@
  * Other tensors of the request with a row per image are cut likewise. With sizes per image, a slice of a padded batch is cropped
  * to its image. Source: the contract of the config, section 3. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 #include "tensor/half.h"
 
 typedef struct cut {

@@ -1,6 +1,6 @@
 /* exec/logits.c - logits of a run: which positions are computed, and where the rows find theirs. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 #include "tensor/half.h"
 
 #include <stdio.h>

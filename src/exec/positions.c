@@ -4,7 +4,7 @@
  * by tokens_per_second where the frame rate is known. After either, text goes on behind the longer side of the grid.
  * Every token remembers where text would go on after it, so a row can be cut anywhere.
  * Source: transformers 5.23, get_rope_index. */
-#include "exec/exec.h"
+#include "exec/run.h"
 #include "tensor/half.h"
 
 enum { MAX_TIME = 1 << 24 }; /* positions of one video: as many as float32 rotary tables tell apart */

@@ -3,7 +3,7 @@
  * Every role input of a session has a buffer of its own, since two sessions may want different types. Between runs a mask buffer
  * keeps what it holds, so that a step writes one new column. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 #include "tensor/half.h"
 
 enum { ELEMENT_BYTES = 8 }; /* the widest integer */

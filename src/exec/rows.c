@@ -1,6 +1,6 @@
 /* exec/rows.c - rows that change places (beams), and executors that go on from another's state (forks). */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 
 void td_exec_line_free(td_exec_line *line) {
     td_vec_free(&line->positions);

@@ -1,5 +1,5 @@
 /* exec/run.c - one run of the plan's steps: which of them take part, in order, and what they leave behind. */
-#include "exec/exec.h"
+#include "exec/run.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
  * Made when rows first run together, and again when a row's value has changed; beams that change places within a prompt share
  * one value, so nothing is copied for them. Invariant: a stack whose parts are the rows' memory holds what they hold. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 
 static size_t n_stacks(const td_exec *e) { return e->plan->n_states + e->plan->n_wires; }
 

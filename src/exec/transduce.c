@@ -5,7 +5,7 @@
  * joiner may differ from its source by a reshape. Where predictor and joiner are one graph, each joint predicts anew from the last token, and
  * the state that came out with the joint is taken over only when a token did. */
 #include "base/alloc.h"
-#include "exec/exec.h"
+#include "exec/run.h"
 #include "tensor/half.h"
 
 static td_exec_run run_of(const td_exec_row *rows, size_t r) {

@@ -5,7 +5,7 @@
  * power of length_penalty. Source: transformers, BeamSearchScorer and BeamHypotheses. */
 #include "base/alloc.h"
 #include "base/time.h"
-#include "generate/generate.h"
+#include "generate/timeline.h"
 
 #include <math.h>
 #include <stdlib.h>

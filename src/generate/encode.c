@@ -1,6 +1,6 @@
 /* generate/encode.c - models without logits: one pass over what a row was given, its outputs, and one vector made of them. */
 #include "base/alloc.h"
-#include "generate/generate.h"
+#include "generate/timeline.h"
 #include "tensor/half.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* generate/generate.c - the token loop. */
-#include "generate/generate.h"
 #include "base/time.h"
+#include "generate/timeline.h"
 
 enum { RESERVE_TOKENS = 512 }; /* per run at most; longer runs grow geometrically */
 
@@ -18,7 +18,7 @@ void td_generation_fill_row(td_generation *g, size_t r) {
     row->requests = g->row_requests ? g->row_requests + r * g->runtime->plan->n_requests : NULL;
 }
 
-void td_generation_turn(td_generation *g, size_t r, int64_t wanted) {
+void td_generation_reprefill(td_generation *g, size_t r, int64_t wanted) {
     int64_t at = g->runtime->plan->reprefill_at, run = td_exec_length(g->exec, r);
     if (at > 0 && run > 0 && (run >= at) != (wanted >= at)) td_exec_truncate(g->exec, r, 0);
 }
@@ -51,7 +51,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
         td_generation_fill_row(g, r);
         g->rows[r].live = !g->rows[r].logits && t->n > 0 && (ended_too || t->finish == TREADLE_FINISH_NONE);
         if (!g->rows[r].live) continue;
-        td_generation_turn(g, r, t->n);
+        td_generation_reprefill(g, r, t->n);
         if (td_exec_length(g->exec, r) >= t->n) td_exec_truncate(g->exec, r, t->n - 1);
         TD_TRY(check_again(g, r, td_exec_length(g->exec, r), err));
         int64_t missing = t->n - td_exec_length(g->exec, r);

@@ -104,16 +104,14 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
 /* Another generation that goes on from where this one is: same rows, tokens and state; nothing is shared but the model. */
 treadle_status td_generation_fork(const td_generation *g, td_generation **out, treadle_error *err);
 
-/* --- requests.c: tensors by the names of the graphs' inputs, for the next append. INVALID_ARGUMENT: no such name, another type or shape. */
+/* --- requests.c: tensors by the names of the graphs' inputs, for the next append. INVALID_ARGUMENT: no such name, another
+ * type or shape. */
 treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor,
                                         treadle_error *err);
 /* How many images belong to each row of the next append; without it placeholders are counted. */
 treadle_status td_generation_set_images(td_generation *g, const int64_t *images_per_row, size_t n_rows,
                                         treadle_error *err);
-treadle_status td_generation_take_tensors(td_generation *g, const treadle_ids *rows, size_t n_rows, bool *out_fresh,
-                                          treadle_error *err);
 void td_generation_clear_tensors(td_generation *g); /* forgets what is staged */
-void td_generation_free_tensors(td_generation *g);
 
 /* --- encode.c: models without logits. */
 /* One pass for every row with something appended; outputs are then kept. */
@@ -124,29 +122,17 @@ treadle_status td_generation_output(const td_generation *g, size_t row, const ch
 /* The row's vector, pooled as the plan says; valid until the next call. */
 treadle_status td_generation_embedding(td_generation *g, size_t row, const float **out, int64_t *out_dim,
                                        treadle_error *err);
-void td_generation_free_outputs(td_generation *g);
-/* Gives the executor a row's source, tensors and what is new about them. */
-/* Drops what row r has run if the graph treats positions otherwise at `wanted` tokens (td_plan.reprefill_at). */
-void td_generation_turn(td_generation *g, size_t r, int64_t wanted);
-void td_generation_fill_row(td_generation *g, size_t row);
 
 /* Runs what is not run yet; afterwards every row that has tokens has logits. */
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err);
+/* Fills rows[row] for the executor: tokens, source, tensors, and what is new about them. */
+void td_generation_fill_row(td_generation *g, size_t row);
 
-/* The token loop. max_new_tokens < 0: the option's. sink may be NULL. */
+/* The token loop: greedy, sampled or by beams as the options say; a transducer walks over the frames of its features.
+ * max_new_tokens < 0: the option's. sink may be NULL. */
 treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
                                  treadle_error *err);
-/* beam.c: the same by beam search: each row's timeline goes on with its best sequence. */
-treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
-                                  treadle_error *err);
-void td_timeline_drop_sequences(td_timeline *t);
-/* transduce.c: the same for transducers: tokens of the features that were appended. */
-treadle_status td_generation_transduce(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
-                                       treadle_error *err);
-treadle_status td_timeline_grow(td_timeline *t, int64_t n, treadle_error *err); /* room for n tokens */
+/* Any thread. Ends the run under way; without one it does nothing. */
 void td_generation_cancel(td_generation *g);
-
-/* Room so that a run of `more` tokens need not allocate. */
-treadle_status td_generation_reserve(td_generation *g, int64_t more, treadle_error *err);
 
 #endif

@@ -4,7 +4,7 @@
  * patches counted by a grid) go to rows in the order of their placeholders; anything else has one row per prompt.
  * Source: the contract of the config, section 3. */
 #include "base/alloc.h"
-#include "generate/generate.h"
+#include "generate/timeline.h"
 #include "tensor/half.h"
 
 /* --- checking */

@@ -1,7 +1,7 @@
 /* generate/timeline.c - making and changing timelines; the loop itself is in generate.c. */
+#include "generate/timeline.h"
 #include "base/alloc.h"
 #include "base/time.h"
-#include "generate/generate.h"
 
 treadle_status td_generation_new(const td_runtime *runtime, const td_generation_options *options, td_generation **out,
                                  treadle_error *err) {
@@ -207,7 +207,7 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
     g->rows[row].logits = NULL;
     g->fresh = true;
     if (length) {
-        td_generation_turn(g, row, t->n);
+        td_generation_reprefill(g, row, t->n);
         td_exec_truncate(g->exec, row, t->n);
         return TREADLE_OK;
     }

@@ -6,7 +6,7 @@
  * be skipped are kept. Source: Graves 2012 (RNN-T), Xu et al. 2023 (TDT). */
 #include "base/alloc.h"
 #include "base/time.h"
-#include "generate/generate.h"
+#include "generate/timeline.h"
 
 typedef struct walk {
     td_generation *g;

@@ -2,6 +2,7 @@
 #include "plugin/plugin.h"
 
 #include "base/alloc.h"
+#include "tensor/public.h"
 #include "treadle/plugin.h"
 
 #include <dlfcn.h>
@@ -62,27 +63,10 @@ static int32_t host_n_outputs(const treadle_plugin_model *model, int32_t session
 
 static const char *host_config(const treadle_plugin_model *model) { return model->config; }
 
-static bool view_of(const treadle_tensor *from, td_tensor *to) {
-    td_shape shape = {.rank = from->rank};
-    int64_t count;
-    if (from->rank < 0 || from->rank > TD_MAX_RANK || !from->data) return false;
-    for (int i = 0; i < from->rank; i++) {
-        if (from->dims[i] < 0) return false;
-        shape.dims[i] = from->dims[i];
-    }
-    if (!td_shape_count(&shape, &count) || !td_dtype_bits((td_dtype)from->dtype)) return false;
-    td_tensor_view(to, (td_dtype)from->dtype, &shape, (void *)(uintptr_t)from->data);
-    return true;
-}
-
-static void public_view(const td_tensor *from, treadle_tensor *to) {
-    *to = (treadle_tensor){.dtype = (treadle_dtype)from->dtype, .rank = from->shape.rank, .data = from->data};
-    for (int i = 0; i < from->shape.rank; i++) to->dims[i] = from->shape.dims[i];
-}
-
 static treadle_status host_run(treadle_plugin_run *run, int32_t session, const treadle_tensor *inputs,
                                treadle_tensor *outputs, const bool *skip, treadle_error *error) {
     td_exec *e = run->exec;
+    size_t bytes;
     if (session < 0 || (size_t)session >= e->plan->n_sessions)
         return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected a session below %zu, found %d", e->plan->n_sessions,
                        session);
@@ -92,7 +76,7 @@ static treadle_status host_run(treadle_plugin_run *run, int32_t session, const t
         *value = (td_value){0};
         if (inputs[i].dtype == TREADLE_DTYPE_UNDEFINED) continue;
         value->kind = TD_VALUE_TENSOR;
-        if (!view_of(&inputs[i], &value->tensor))
+        if (!inputs[i].data || td_tensor_from_public(&inputs[i], &value->tensor, &bytes, NULL) != TREADLE_OK)
             return td_fail(error, TREADLE_INVALID_ARGUMENT,
                            "the plugin's tensor for input \"%.*s\" has no shape or no data",
                            TD_STR_ARGS(sig->inputs[i].name));
@@ -108,7 +92,7 @@ static treadle_status host_run(treadle_plugin_run *run, int32_t session, const t
         if (value->kind != TD_VALUE_TENSOR) continue;
         if (!td_tensor_is_dense(&value->tensor))
             return td_fail(error, TREADLE_INTERNAL, "output \"%.*s\" is not dense", TD_STR_ARGS(sig->outputs[o].name));
-        public_view(&value->tensor, &outputs[o]);
+        td_tensor_to_public(&value->tensor, &outputs[o]);
     }
     return TREADLE_OK;
 }
@@ -118,7 +102,7 @@ static bool host_request(const treadle_plugin_run *run, const char *name, treadl
     for (size_t i = 0; run->row && run->row->requests && i < plan->n_requests; i++) {
         const td_value *value = &run->row->requests[i];
         if (value->kind != TD_VALUE_TENSOR || !td_str_is(plan->requests[i].name, name)) continue;
-        public_view(&value->tensor, out);
+        td_tensor_to_public(&value->tensor, out);
         return true;
     }
     return false;
