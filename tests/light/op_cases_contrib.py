@@ -464,6 +464,53 @@ def index_ops():
             official("unique_rows_" + end, "Unique", [rows], 11, 4, [y, first, inverse.reshape(-1), counts], axis=0)
 
 
+def gates():
+    for end, dtype in (("f32", F32),) + HALVES:
+        for name, shape, n, more in (("all", (2, 3, 16), 16, {}), ("groups", (2, 3, 48), 16, {"epsilon": 1e-3}), ("sigmoid", (5, 7), 7, {"activation": "sigmoid"}),
+                                     ("swish", (40,), 8, {"activation": "swish"})):
+            c = Case(f"gated_rms_norm_{name}_{end}")
+            x, scale, gate = c.f(*shape, dtype=dtype), c.f(n, dtype=dtype), c.f(*shape, dtype=dtype, scale=3)
+            groups, z = x.astype(np.float64).reshape(-1, n), gate.astype(np.float64)
+            normed = groups / np.sqrt((groups**2).mean(-1, keepdims=True) + more.get("epsilon", 1e-5)) * scale.astype(np.float64)
+            open_by = 1 / (1 + np.exp(-z)) * (1 if more.get("activation") == "sigmoid" else z)  # ONNX Runtime's is less exact
+            c.write("GatedRMSNorm", [x, scale, gate], want=[(normed.reshape(shape) * open_by).astype(dtype)], **more)
+        c = Case("linear_attention_gate_" + end)
+        c.write("LinearAttentionGate", [c.f(2, 5, 6, dtype=dtype, scale=9), c.f(6), -np.exp(c.f(6)), c.f(2, 5, 6, dtype=dtype, scale=4)], ("out_0", "out_1"),
+                out_types=(dtype, dtype))
+        c = Case("linear_attention_gate_decay_" + end)
+        c.write("LinearAttentionGate", [c.f(1, 4, 3, dtype=dtype, scale=30), c.f(3), c.f(3)])
+        c = Case("gated_add_" + end)
+        x, y, gate = c.f(2, 3, 8, dtype=dtype), c.f(2, 3, 8, dtype=dtype), c.f(2, 3, 1, dtype=dtype)
+        wide = [a.astype(F32) for a in (x, y, gate)]
+        c.write("GatedAdd", [x, y, gate], want=[(wide[0] + (wide[1] * wide[2]).astype(dtype).astype(F32)).astype(dtype)])
+
+
+def mrotary():
+    def one(name, sections, heads=3, size=16, dim=0, batch=2, tokens=5, four=False, dtype=F32, **more):
+        c = Case("mrotary_" + name)
+        half = (dim or size) // 2
+        angles = np.pi / 2 * c.ints(0, 4, 30, half) if dtype != F32 else np.arange(30)[:, None] * 100.0 ** (-np.arange(half) / half)
+        tables = [np.round(f(angles), 7).astype(dtype) for f in (np.cos, np.sin)]
+        x = c.f(batch, heads, tokens, size, dtype=dtype) if four else c.f(batch, tokens, heads * size, dtype=dtype)
+        if dim or not four:
+            more.update(rotary_embedding_dim=dim, num_heads=heads)
+        c.write("MRotaryEmbedding", [x, c.ints(0, 30, 3, batch, tokens), *tables], mrope_section=sections, **more)
+
+    one("parts", [2, 3, 3])
+    one("mixed", [4, 2, 2], mrope_layout=1)
+    one("mixed_uneven", [3, 3, 2], mrope_layout=1)
+    one("one_stream", [8, 0, 0])
+    one("last_stream", [0, 0, 8], mrope_layout=0)
+    one("partial", [2, 3, 3], size=24, dim=16)
+    one("partial_mixed", [3, 3, 2], size=24, dim=16, mrope_layout=1)
+    one("pairs", [2, 3, 3], interleaved=1)
+    one("four", [2, 3, 3], four=True)
+    one("four_mixed", [2, 3, 3], four=True, mrope_layout=1)
+    for end, dtype in HALVES:
+        one(end, [2, 3, 3], dtype=dtype)
+        one("mixed_" + end, [3, 3, 2], mrope_layout=1, dtype=dtype)
+
+
 def running(x, axis, exclusive, reverse):
     y = np.flip(x, axis) if reverse else x
     wide = y.astype(np.float64) if np.dtype(x.dtype).kind not in "iu" else y
@@ -486,7 +533,7 @@ def einsum():
             c.write("Einsum", inputs, equation=equation, want=[want])
 
 
-GROUPS = (einsum, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
+GROUPS = (einsum, gates, mrotary, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):
