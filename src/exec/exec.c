@@ -133,14 +133,7 @@ void td_exec_free(td_exec *e) {
 /* --- lengths */
 
 int64_t td_exec_length(const td_exec *e, size_t row) {
-    return e->plan->window.size || e->runtime->hook ? e->lines[row].n_tokens : e->state->rows[row].length;
-}
-
-/* Columns of the caches that hold the first `length` tokens of a windowed row. */
-static int64_t columns_of(const td_exec_line *line, int64_t length) {
-    int64_t c = 0;
-    for (int64_t n = 0; c < (int64_t)line->columns.n && n < length; c++) n += line->columns.items[c];
-    return c;
+    return e->runtime->hook ? e->lines[row].n_tokens : e->state->rows[row].length;
 }
 
 void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
@@ -151,13 +144,7 @@ void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
         return;
     }
     if (!td_state_can_truncate(e->plan)) length = 0;
-    int64_t columns = length;
-    if (e->plan->window.size) {
-        columns = columns_of(line, length);
-        line->columns.n = (size_t)columns;
-        line->n_tokens = length;
-    }
-    td_state_truncate(e->state, row, columns);
+    td_state_truncate(e->state, row, length);
     line->positions.n = TD_MIN(line->positions.n, (size_t)length);
     td_exec_roles_forget(e);
 }
@@ -181,8 +168,7 @@ treadle_status td_exec_reserve(td_exec *e, int64_t tokens, treadle_error *err) {
     for (size_t r = 0; r < e->n_rows; r++) {
         bool placed = e->plan->position != TD_POSITION_MROPE_3D ||
                       td_vec_reserve(&e->lines[r].positions, (size_t)TD_MAX(tokens, (int64_t)0));
-        if (!placed || (e->plan->window.size && !td_vec_reserve(&e->lines[r].columns, (size_t)columns)))
-            return td_fail_memory(err, "positions of a row", 0);
+        if (!placed) return td_fail_memory(err, "positions of a row", 0);
     }
     return td_exec_roles_reserve(e, TD_MAX(TD_MIN(tokens, e->chunk), e->plan->window.size), e->state->capacity, err);
 }
@@ -215,17 +201,6 @@ static bool runs_windows(const td_exec *e, bool prompt) {
     return prompt && e->plan->window.size > 0;
 }
 
-/* After a run of a windowed row: its new columns. */
-static treadle_status note_columns(td_exec *e, const td_exec_run *run, treadle_error *err) {
-    td_exec_line *line = &e->lines[run->first_row];
-    if (!td_vec_reserve(&line->columns, line->columns.n + (size_t)run->n))
-        return td_fail_memory(err, "columns of a row", 0);
-    for (int64_t i = 0; i < run->n; i++)
-        line->columns.items[line->columns.n++] = i >= run->pad_before && i < run->n - run->pad_after;
-    line->n_tokens += run->n - run->pad_before - run->pad_after;
-    return TREADLE_OK;
-}
-
 /* The next run of a row with `missing` tokens to go. */
 static td_exec_run next_run(const td_exec *e, const td_exec_row *rows, size_t r, int64_t missing, int64_t limit) {
     const td_state_row *row = &e->state->rows[r];
@@ -234,10 +209,14 @@ static td_exec_run next_run(const td_exec *e, const td_exec_row *rows, size_t r,
     run.prompt = rows[r].prompt || missing > 1;
     run.n = tokens;
     if (runs_windows(e, run.prompt)) {
-        int64_t pad = (w - missing % w) % w; /* of all windows: before the first token, or after the last */
+        /* Of all windows: before the first token, or after the last. Where something stands before the first token, padding between
+         * the two would lengthen the way that a windowed attention looks back. */
+        int64_t pad = (w - missing % w) % w;
         run.n = w;
         tokens = TD_MIN(missing, w);
-        if (pad && e->plan->window.pad_first) tokens = missing > w ? w - pad : missing, run.pad_before = w - tokens;
+        bool last_only = e->plan->logits_last_only && e->plan->window.has_mask;
+        if (pad && (last_only || (e->plan->window.pad_first && !row->length)))
+            tokens = missing > w ? w - pad : missing, run.pad_before = w - tokens;
         else run.pad_after = w - tokens;
     }
     run.total = run.past + run.n;
@@ -259,7 +238,7 @@ static bool needs_all(const td_exec *e, bool prompt) {
 }
 
 static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, treadle_error *err) {
-    bool prompt = rows[r].prompt, windows = e->plan->window.size > 0;
+    bool prompt = rows[r].prompt;
     treadle_status status = TREADLE_OK;
     int64_t missing = rows[r].n_ids - td_exec_length(e, r), limit = has_features(e, &rows[r]) ? missing : e->chunk;
     if (needs_all(e, prompt || missing > 1)) {
@@ -270,16 +249,16 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, treadle
     rows[r].prompt = prompt || missing > 1; /* the last chunk of a prompt is a prompt too */
     while (status == TREADLE_OK && missing > 0) {
         td_exec_run run = next_run(e, rows, r, missing, limit);
-        if ((run.pad_before || run.pad_after) && !e->plan->window.masked) {
-            status =
-                td_fail(err, TREADLE_UNSUPPORTED,
-                        "the prompt goes in as windows of %lld ids, %lld are left over, and the graph takes no mask "
-                        "that would tell padding apart",
-                        (long long)run.n, (long long)(missing % run.n));
+        bool hides_logits = run.pad_after && e->plan->logits_last_only;
+        if (((run.pad_before || run.pad_after) && !e->plan->window.masked) || hides_logits) {
+            status = td_fail(err, TREADLE_UNSUPPORTED,
+                             "the prompt goes in as windows of %lld ids, %lld are left over, and %s", (long long)run.n,
+                             (long long)(missing % run.n),
+                             hides_logits ? "the graph gives logits of the last position alone, which would be padding"
+                                          : "the graph takes no mask that would tell padding apart");
             break;
         }
         status = td_exec_run_steps(e, &run, rows, err);
-        if (status == TREADLE_OK && windows) status = note_columns(e, &run, err);
         missing = rows[r].n_ids - td_exec_length(e, r);
     }
     rows[r].prompt = prompt;

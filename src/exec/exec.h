@@ -66,10 +66,9 @@ typedef struct td_exec_position {
 /* What a row has beyond its state. */
 typedef struct td_exec_line {
     bool once_done;   /* its once steps have run */
-    int64_t n_tokens; /* windows: tokens among the columns; hooks: tokens run */
+    int64_t n_tokens; /* hooks: tokens run */
     void *hook_data;  /* hooks: the row's own; NULL: not begun */
     TD_VEC(td_exec_position) positions;
-    TD_VEC(unsigned char) columns; /* windows: 1 where a column of the caches holds a token, 0 where it holds padding */
     /* transducers: the encoder's length, what goes into predictor and joiner; owned */
     td_value length, targets, targets_length, predicted, frame;
     bool joined; /* a graph that predicts and joins has run, and what came of its state is not settled */

@@ -159,11 +159,15 @@ static void fill_ones(td_exec_role *slot, td_dtype dtype, int64_t n, int64_t wid
     slot->is_batch = false;
 }
 
-static void fill_columns(const td_exec *e, const td_exec_run *run, td_exec_role *slot, td_dtype dtype) {
-    const td_exec_line *line = &e->lines[run->first_row];
-    for (int64_t c = 0; c < run->past; c++) td_store_i64(dtype, slot->data, c, line->columns.items[c]);
-    for (int64_t i = 0; i < run->n; i++) td_store_i64(dtype, slot->data, run->past + i, token_at(run, 0, i) >= 0);
+/* Columns of a run that hold tokens; caches hold nothing else. */
+static bool is_token(const td_exec_run *run, int64_t column) {
+    return column < run->past || (column < run->total && token_at(run, 0, column - run->past) >= 0);
+}
+
+static void fill_padded(const td_exec_run *run, td_exec_role *slot, td_dtype dtype, int64_t width) {
+    for (int64_t c = 0; c < width; c++) td_store_i64(dtype, slot->data, c, is_token(run, c));
     slot->ones = -1;
+    slot->is_batch = false;
 }
 
 /* Rows together: 1 where a column is the row's, in a buffer whose rows are `stride` apart, so that a step adds one column and
@@ -181,15 +185,17 @@ static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *s
     slot->ones = -1;
 }
 
-/* [batch, 1, n, total]: what each new token may look at. Numbers are added to scores, so they are 0 or the lowest; others are flags. */
-static void fill_square(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data) {
+/* [batch, 1, n, width]: what each new token may look at. Numbers are added to scores, so they are 0 or the lowest; others are flags.
+ * Padding looks at itself at least: what looks at nothing may come out as NaN. */
+static void fill_square(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data, int64_t width) {
     bool adds = td_dtype_kind(dtype) == TD_KIND_FLOAT;
     double lowest = dtype == TD_FLOAT16 ? -65504.0 : -3.0e38;
     for (int64_t r = 0, at = 0; r < (int64_t)run->n_rows; r++) {
         int64_t start = run->batched ? e->state->rows[run->first_row + (size_t)r].start : 0;
         for (int64_t i = 0; i < run->n; i++)
-            for (int64_t c = 0; c < run->total; c++, at++) {
-                bool sees = run->source || (c >= start && c <= run->past + i);
+            for (int64_t c = 0; c < width; c++, at++) {
+                bool reaches = run->source || (c >= start && c <= run->past + i);
+                bool sees = (reaches && is_token(run, c)) || c == run->past + i;
                 if (adds) td_store_f64(dtype, data, at, sees ? 0 : lowest);
                 else td_store_i64(dtype, data, at, sees);
             }
@@ -200,17 +206,17 @@ static void fill_mask(td_exec *e, const td_exec_run *run, const td_light_port *p
                       td_value *value) {
     int rank = port->shape.rank;
     td_shape shape = {.rank = 2, .dims = {(int64_t)run->n_rows, run->total}};
+    int64_t width = rank > 1 ? TD_MAX(port->shape.dims[rank - 1], run->total) : run->total;
     if (rank > 2) {
-        fill_square(e, run, port->dtype, slot->data);
+        fill_square(e, run, port->dtype, slot->data, width);
         slot->ones = -1;
-        shape = (td_shape){.rank = rank, .dims = {(int64_t)run->n_rows, 1, run->n, run->total}};
-        if (rank == 3) shape = (td_shape){.rank = 3, .dims = {(int64_t)run->n_rows, run->n, run->total}};
+        shape = (td_shape){.rank = rank, .dims = {(int64_t)run->n_rows, 1, run->n, width}};
+        if (rank == 3) shape = (td_shape){.rank = 3, .dims = {(int64_t)run->n_rows, run->n, width}};
         td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
         return;
     }
-    int64_t width = rank == 2 && port->shape.dims[1] > 0 ? TD_MAX(port->shape.dims[1], run->total) : run->total;
     shape.dims[1] = width;
-    if (e->plan->window.size && !run->source) fill_columns(e, run, slot, port->dtype);
+    if (run->pad_before || run->pad_after) fill_padded(run, slot, port->dtype, width);
     else if (run->batched) fill_batch(e, run, slot, port->dtype, TD_MAX(e->role_columns, width));
     else fill_ones(slot, port->dtype, run->total, width);
     td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
@@ -334,15 +340,17 @@ void td_exec_fill_role(td_exec *e, const td_exec_run *run, int32_t session, size
         else fill_positions(e, run, dtype, slot->data);
         break;
     case TD_ROLE_CACHE_POSITION:
-        fill_positions(e, run, dtype, slot->data);
-        shape = (td_shape){.rank = 1, .dims = {run->n}}; /* one for all rows, which are of equal length */
+        for (int64_t i = 0; i < run->n; i++)
+            td_store_i64(dtype, slot->data, i, run->past + i); /* columns, padding too */
+        shape = (td_shape){.rank = 1, .dims = {run->n}};       /* one for all rows, which are of equal length */
         break;
     case TD_ROLE_TOKEN_TYPE_IDS: memset(slot->data, 0, (size_t)run->n_rows * (size_t)run->n * ELEMENT_BYTES); break;
     case TD_ROLE_ATTENTION_MASK:
     case TD_ROLE_DECODER_ATTENTION_MASK: fill_mask(e, run, port, slot, value); return;
-    case TD_ROLE_PADDING_MASK: /* rows are never padded */
+    case TD_ROLE_PADDING_MASK:
         shape = (td_shape){.rank = 2, .dims = {(int64_t)run->n_rows, run->total}};
-        memset(slot->data, 0, (size_t)(run->total * (int64_t)run->n_rows) * ELEMENT_BYTES);
+        for (int64_t c = 0; c < run->total * (int64_t)run->n_rows; c++)
+            td_store_i64(dtype, slot->data, c, !is_token(run, c % run->total));
         break;
     case TD_ROLE_ENCODER_ATTENTION_MASK: fill_source_mask(e, run, session, port, slot, value); return;
     case TD_ROLE_CACHE_INDIRECTION: /* rows are moved themselves: each beam reads its own */

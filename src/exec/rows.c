@@ -4,7 +4,6 @@
 
 void td_exec_line_free(td_exec_line *line) {
     td_vec_free(&line->positions);
-    td_vec_free(&line->columns);
     td_value_release(&line->targets);
     td_value_release(&line->targets_length);
     td_value_release(&line->length);
@@ -13,15 +12,12 @@ void td_exec_line_free(td_exec_line *line) {
 }
 
 static treadle_status copy_line(td_exec_line *to, const td_exec_line *from, treadle_error *err) {
-    if (!td_vec_reserve(&to->positions, from->positions.n) || !td_vec_reserve(&to->columns, from->columns.n))
-        return td_fail_memory(err, "a row", 0);
+    if (!td_vec_reserve(&to->positions, from->positions.n)) return td_fail_memory(err, "a row", 0);
     to->once_done = from->once_done;
     to->n_tokens = from->n_tokens;
     to->positions.n = from->positions.n;
-    to->columns.n = from->columns.n;
     if (from->positions.n)
         memcpy(to->positions.items, from->positions.items, from->positions.n * sizeof *from->positions.items);
-    if (from->columns.n) memcpy(to->columns.items, from->columns.items, from->columns.n);
     if (from->predicted.kind == TD_VALUE_TENSOR && !td_value_copy(&to->predicted, &from->predicted))
         return td_fail_memory(err, "a row", 0);
     return TREADLE_OK;

@@ -98,7 +98,7 @@ static treadle_status source_run(td_exec *e, td_exec_run *run, int32_t session, 
         return td_fail(err, TREADLE_INVALID_ARGUMENT,
                        "session \"%.*s\": expected a prompt of %s%lld tokens, found %lld", TD_STR_ARGS(s->name),
                        n > s->fixed_tokens ? "at most " : "", (long long)s->fixed_tokens, (long long)n);
-    run->n = s->fixed_tokens;
+    run->n = run->total = s->fixed_tokens;
     run->pad_after = run->n - n;
     return td_exec_roles_reserve(e, run->n, run->n, err);
 }
@@ -254,7 +254,8 @@ treadle_status td_exec_run_steps(td_exec *e, const td_exec_run *run, td_exec_row
     td_state_commit(e->state, run->first_row, run->n_rows, e->written);
     for (size_t r = run->first_row; r < run->first_row + run->n_rows; r++) {
         if (run->batched && !rows[r].live) continue;
-        e->state->rows[r].length += run->n;
+        e->state->rows[r].length += run->n - run->pad_after; /* padding leaves the caches */
+        td_state_drop(e->state, r, run->past, run->pad_before);
         e->lines[r].once_done = true;
     }
     return TREADLE_OK;

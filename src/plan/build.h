@@ -90,6 +90,8 @@ int64_t td_plan_embedding_rows(
 bool td_plan_all_gqa(const td_plan_build_ctx *b, int32_t session);
 /* The longest timeline that a fixed table of positions in the graph allows; 0: no such table. */
 int64_t td_plan_position_table(const td_plan_build_ctx *b, int32_t session);
+/* outputs.c: ids of one dimension that counts the tokens of one row, and not one token of each row. */
+bool td_plan_has_flat_ids(const td_plan_session *session);
 void td_plan_find_states(td_plan_build_ctx *b); /* pair.c: within a session */
 void td_plan_find_steps(td_plan_build_ctx *b);  /* flow.c */
 void td_plan_find_source(td_plan_build_ctx *b); /* which once sessions take the source's ids */

@@ -57,13 +57,13 @@ static void find_window(td_plan_build_ctx *b) {
     const td_config_window *c = &b->config->state.window;
     td_arena *arena = b->messages->arena;
     int64_t fixed = 0;
-    bool masked = false;
+    bool masked = false, has_mask = false;
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_session *s = &plan->sessions[plan->steps[k].session];
         if (plan->steps[k].when == TD_WHEN_DECODE || plan->steps[k].when == TD_WHEN_ONCE || s->takes_source) continue;
         if (s->fixed_tokens > 1) fixed = s->fixed_tokens;
-        masked |= td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0 ||
-                  td_plan_input_of_role(s, TD_ROLE_SEQLENS_K) >= 0 ||
+        has_mask |= td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK) >= 0;
+        masked |= has_mask || td_plan_input_of_role(s, TD_ROLE_SEQLENS_K) >= 0 ||
                   td_plan_input_of_role(s, TD_ROLE_NONPAD_KV_SEQLEN) >= 0;
     }
     int64_t declared = c->slide_inputs ? c->size : 0;
@@ -83,7 +83,8 @@ static void find_window(td_plan_build_ctx *b) {
     plan->window.size = size;
     plan->window.masked = masked;
     plan->window.pad_value = c->json ? c->pad_value : TD_MAX(b->config->tokens.pad, 0);
-    plan->window.pad_first = c->alignment == TD_ALIGNMENT_RIGHT;
+    plan->window.has_mask = has_mask;
+    plan->window.pad_first = has_mask && c->alignment == TD_ALIGNMENT_RIGHT;
     if (!c->json)
         td_messages_add(b->messages, TREADLE_MESSAGE_NOTE, (td_place){0},
                         "the prompt goes in as windows of %lld ids, which its graph takes", (long long)size);

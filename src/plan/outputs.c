@@ -99,6 +99,22 @@ static bool gives_vectors(const td_plan_build_ctx *b, int32_t session) {
     return (s->takes_tokens || declared) && find_vectors(b, session) >= 0;
 }
 
+bool td_plan_has_flat_ids(const td_plan_session *s) {
+    int32_t token = td_plan_token_input(s), output = s->logits >= 0 ? s->logits : logits_by_name(s);
+    if (token < 0 || s->signature->inputs[token].shape.rank != 1) return false;
+    td_str symbol = s->signature->inputs[token].dim_names[0];
+    if (output < 0 || s->signature->outputs[output].shape.rank < 2 || !symbol.n) return false;
+    td_str rows = s->signature->outputs[output].dim_names[0];
+    return s->signature->outputs[output].shape.dims[0] == 1 || (rows.n && !td_str_equal(symbol, rows));
+}
+
+/* Ids [rows], logits [rows, vocab]: one token each. */
+static bool takes_one_token(const td_plan_session *s) {
+    int32_t token = td_plan_token_input(s);
+    if (token < 0 || s->logits < 0 || td_plan_has_flat_ids(s)) return false;
+    return s->signature->inputs[token].shape.rank == 1 && s->signature->outputs[s->logits].shape.rank == 2;
+}
+
 void td_plan_find_logits(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     bool any = plan->transducer.present;
@@ -119,10 +135,7 @@ void td_plan_find_logits(td_plan_build_ctx *b) {
             s->logits = -1;
         }
         any |= s->logits >= 0 || (s->takes_tokens && has_state(plan, (int32_t)i)) || gives_vectors(b, (int32_t)i);
-        if (s->logits >= 0 && s->fixed_tokens == 0 && td_plan_token_input(s) >= 0 &&
-            s->signature->inputs[td_plan_token_input(s)].shape.rank == 1 &&
-            s->signature->outputs[s->logits].shape.rank == 2)
-            s->fixed_tokens = 1; /* ids [rows]: one token each */
+        if (s->fixed_tokens == 0 && takes_one_token(s)) s->fixed_tokens = 1;
     }
     b->generic = !any && !plan->pooling.present;
 }

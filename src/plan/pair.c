@@ -38,9 +38,13 @@ static bool fits(const td_light_port *in, const td_light_port *out) {
 
 /* A tensor that has the positions of this run, and no others, is no state: hidden states in and out of a stage. */
 static bool passes_through(const pairing *p, const td_light_port *in, const td_light_port *out) {
-    for (int i = 1; i < in->shape.rank && in->shape.rank == out->shape.rank; i++)
+    const td_plan_session *s = &p->b->plan->sessions[p->session];
+    bool flat =
+        td_plan_has_flat_ids(s); /* nothing says what counts rows, but their symbol says what counts positions */
+    const td_light_port *ids = flat ? &p->sig->inputs[td_plan_token_input(s)] : NULL;
+    for (int i = flat ? 0 : 1; i < in->shape.rank && in->shape.rank == out->shape.rank; i++)
         if (in->shape.dims[i] < 0 && in->dim_names[i].n && td_str_equal(in->dim_names[i], out->dim_names[i]) &&
-            !td_str_equal(in->dim_names[i], p->rows))
+            (flat ? td_str_equal(in->dim_names[i], ids->dim_names[0]) : !td_str_equal(in->dim_names[i], p->rows)))
             return true;
     return false;
 }

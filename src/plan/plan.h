@@ -144,7 +144,8 @@ typedef struct td_plan_window {
     int64_t size; /* 0: none */
     int32_t pad_value;
     bool pad_first; /* alignment right: padding stands before the first token; else after the last */
-    bool masked;    /* padding can be told apart: its graph takes a mask or lengths */
+    bool has_mask;  /* its graph takes a mask, which tells padding apart wherever it stands, */
+    bool masked;    /* or lengths, which tell it apart behind the tokens */
 } td_plan_window;
 
 /* Positions of three (or four) dimensions, from the grids of images and videos. */

@@ -118,6 +118,8 @@ static bool find_shape(search *f, td_str name, int depth, td_shape *out) {
                                        "SimplifiedLayerNormalization",
                                        "SkipLayerNormalization",
                                        "SkipSimplifiedLayerNormalization",
+                                       "QuantizeLinear",
+                                       "DequantizeLinear",
                                        NULL};
     static const char *const elementwise[] = {"Add", "Sub", "Mul", "Div", "Where", NULL};
     if (!name.n || depth > MAX_DEPTH || f->visits++ > MAX_VISITS) return false;
@@ -149,19 +151,26 @@ static void take(td_state_tensor *s, const td_shape *from) {
         if (is_open(s, d) && from->dims[d] > 0) s->shape.dims[d] = from->dims[d];
 }
 
-/* What a Concat joins to the cache has all its sizes but one. */
+/* Whether a node joins its input i to the cache, or writes it there: that has all of the cache's sizes but one. */
+static bool is_joined(const td_use *use, size_t i) {
+    enum { TENSOR_SCATTER_UPDATE = 1, SCATTER_UPDATES = 2, PAST_KEY = 4, PAST_VALUE = 5, KEY = 1, VALUE = 2 };
+    if (td_use_is(use, "", "Concat")) return i != use->slot;
+    if (td_use_is(use, "", "TensorScatter")) return i == TENSOR_SCATTER_UPDATE;
+    if (td_use_is(use, "", "ScatterElements") || td_use_is(use, "", "Scatter")) return i == SCATTER_UPDATES;
+    if (td_use_is(use, "", "Attention"))
+        return (use->slot == PAST_KEY && i == KEY) || (use->slot == PAST_VALUE && i == VALUE);
+    return false;
+}
+
 static void size_by_join(const td_plan_build_ctx *b, td_state_tensor *s) {
     const td_uses *uses = &b->uses[s->session];
     const td_signature *sig = b->plan->sessions[s->session].signature;
     for (int32_t u = uses->first[s->input]; u >= 0; u = uses->items[u].next) {
         const td_onnx_node *node = uses->items[u].node;
-        if (!td_use_is(&uses->items[u], "", "Concat")) continue;
         for (size_t i = 0; i < node->n_inputs; i++) {
             search f = {.graph = &sig->model->graph};
             td_shape shape;
-            if (!td_str_equal(node->inputs[i], sig->inputs[s->input].name) &&
-                find_shape(&f, node->inputs[i], 0, &shape))
-                take(s, &shape);
+            if (is_joined(&uses->items[u], i) && find_shape(&f, node->inputs[i], 0, &shape)) take(s, &shape);
         }
     }
 }

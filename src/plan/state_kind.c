@@ -16,6 +16,7 @@ void td_plan_find_rows(const td_plan_build_ctx *b, int32_t session, td_str *symb
     int32_t token = td_plan_token_input(s);
     *symbol = (td_str){0};
     *number = 0;
+    if (td_plan_has_flat_ids(s)) return;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         if (token >= 0 && i != (size_t)token) continue;
         const td_light_port *port = &s->signature->inputs[i];
@@ -41,14 +42,15 @@ static int find_batch_axis(const td_plan_build_ctx *b, int32_t session, const td
     return rank > 0 && in->shape.dims[0] == 1 ? 0 : -1;
 }
 
-/* The axis at which an op joins or writes new positions; -1: none says. */
-static int axis_by_use(const td_uses *uses, size_t input, int rank) {
+/* The axis at which an op joins or writes new positions; -1: none says. scatters: the op writes them at an index. */
+static int axis_by_use(const td_uses *uses, size_t input, int rank, bool *scatters) {
+    *scatters = false;
     for (int32_t u = uses->first[input]; u >= 0; u = uses->items[u].next) {
         const td_use *use = &uses->items[u];
         int64_t axis = -1;
         if (td_use_is(use, "", "Concat")) axis = attr_int(use->node, "axis", -1);
-        else if (td_use_is(use, "", "TensorScatter")) axis = attr_int(use->node, "axis", -2);
-        else if (td_use_is(use, "", "ScatterElements") || td_use_is(use, "", "Scatter"))
+        else if ((*scatters = td_use_is(use, "", "TensorScatter"))) axis = attr_int(use->node, "axis", -2);
+        else if ((*scatters = td_use_is(use, "", "ScatterElements") || td_use_is(use, "", "Scatter")))
             axis = attr_int(use->node, "axis", 0);
         else if (td_use_is(use, "com.microsoft", "GroupQueryAttention") && rank == 4) axis = 2;
         else if (td_use_is(use, "", "Attention") && use->slot >= 4 && rank == 4) axis = 2;
@@ -60,20 +62,31 @@ static int axis_by_use(const td_uses *uses, size_t input, int rank) {
     return -1;
 }
 
+/* Keys and values of a layer in one: two of them stand first, whether the graph declares that or leaves it free. */
+static bool is_combined(const td_plan_build_ctx *b, int32_t session, const td_light_port *in,
+                        const td_name_parts *parts) {
+    td_str rows;
+    int64_t number;
+    if (in->shape.rank != 5 || in->shape.dims[0] >= 0) return in->shape.rank == 5 && in->shape.dims[0] == 2;
+    td_plan_find_rows(b, session, &rows, &number);
+    bool counts_rows = rows.n && td_str_equal(in->dim_names[0], rows);
+    return !counts_rows && parts->layer >= 0 && parts->part != TD_PART_KEY && parts->part != TD_PART_VALUE;
+}
+
 /* The dimension that grows: free in the input, not the batch. Where several are free, the one whose symbol changes. */
-static int growing_axis(const td_light_port *in, const td_light_port *out, int batch_axis) {
-    int usual = in->shape.rank == 3 ? 1 : in->shape.rank - 2, found = -1, n = 0;
-    for (int i = 0; i < in->shape.rank; i++) {
-        if (i == batch_axis || in->shape.dims[i] >= 0) continue;
-        bool changes = !out || out->shape.rank != in->shape.rank ||
-                       !td_str_equal(in->dim_names[i], out->dim_names[i]) || !in->dim_names[i].n;
+static int growing_axis(const td_shape *shape, const td_light_port *in, const td_light_port *out, int batch_axis) {
+    int usual = shape->rank == 3 ? 1 : shape->rank - 2, found = -1, n = 0;
+    for (int i = 0; i < shape->rank; i++) {
+        if (i == batch_axis || shape->dims[i] >= 0) continue;
+        bool changes = !out || out->shape.rank != shape->rank || !td_str_equal(in->dim_names[i], out->dim_names[i]) ||
+                       !in->dim_names[i].n;
         if (found < 0 || changes) found = i;
         n++;
     }
-    if (n > 1 && usual != batch_axis && usual >= 0 && in->shape.dims[usual] < 0) {
+    if (n > 1 && usual != batch_axis && usual >= 0 && shape->dims[usual] < 0) {
         bool changes =
-            out && out->shape.rank == in->shape.rank && !td_str_equal(in->dim_names[usual], out->dim_names[usual]);
-        if (changes || in->shape.dims[found] >= 0) return usual;
+            out && out->shape.rank == shape->rank && !td_str_equal(in->dim_names[usual], out->dim_names[usual]);
+        if (changes || shape->dims[found] >= 0) return usual;
     }
     return found;
 }
@@ -112,13 +125,18 @@ static void sizes_by_output(const td_light_port *out, td_state_tensor *s) {
             s->shape.dims[i] = out->shape.dims[i];
 }
 
+/* Of the dimensions that count neither rows nor positions, nor keys and values, two are left: heads, and the size of one. */
 void td_plan_find_heads(td_state_tensor *s) {
-    int rank = s->shape.rank;
-    if (s->seq_axis < 0 || rank < 4) return;
-    int heads = s->seq_axis == rank - 2 ? rank - 3 : s->seq_axis == rank - 3 ? rank - 2 : -1;
-    if (heads < 0 || heads == s->batch_axis) return;
-    s->heads = TD_MAX(s->shape.dims[heads], (int64_t)0);
-    s->head_dim = TD_MAX(s->shape.dims[rank - 1], (int64_t)0);
+    int left[2] = {-1, -1}, n = 0;
+    if (s->seq_axis < 0) return;
+    for (int i = s->shape.rank == 5 && s->batch_axis == 1; i < s->shape.rank; i++) {
+        if (i == s->seq_axis || i == s->batch_axis) continue;
+        if (n < 2) left[n] = i;
+        n++;
+    }
+    if (n != 2) return;
+    s->heads = TD_MAX(s->shape.dims[left[0]], (int64_t)0);
+    s->head_dim = TD_MAX(s->shape.dims[left[1]], (int64_t)0);
 }
 
 /* --- static caches */
@@ -159,8 +177,8 @@ void td_plan_describe_state(td_plan_build_ctx *b, int32_t session, size_t input,
                             const td_name_parts *parts, td_state_tensor *s) {
     const td_plan_session *ps = &b->plan->sessions[session];
     const td_light_port *in = &ps->signature->inputs[input];
-    int rank = in->shape.rank, by_use = axis_by_use(&b->uses[session], input, rank);
-    bool combined = rank == 5 && in->shape.dims[0] == 2;
+    bool scatters, combined = is_combined(b, session, in, parts);
+    int rank = in->shape.rank, by_use = axis_by_use(&b->uses[session], input, rank, &scatters);
     *s = (td_state_tensor){.session = session,
                            .input = (int32_t)input,
                            .output = -1,
@@ -170,10 +188,12 @@ void td_plan_describe_state(td_plan_build_ctx *b, int32_t session, size_t input,
                            .shape = in->shape,
                            .part = parts->part,
                            .layer = parts->layer};
+    if (combined) s->shape.dims[0] = 2;
     s->batch_axis = combined ? 1 : find_batch_axis(b, session, in);
-    s->seq_axis = growing_axis(in, out, s->batch_axis);
+    s->seq_axis = growing_axis(&s->shape, in, out, s->batch_axis);
     if (s->seq_axis >= 0 && by_use >= 0 && by_use != s->batch_axis && in->shape.dims[by_use] < 0) s->seq_axis = by_use;
-    bool cache = parts->part != TD_PART_OTHER || combined || (writes_by_index(ps) && by_use >= 0);
+    bool cache = parts->part != TD_PART_OTHER || combined || (writes_by_index(ps) && scatters);
+    if (scatters && in->shape.dims[by_use] >= 0) s->seq_axis = -1; /* written in place: a fixed number of positions */
     if (combined) s->kind = TD_STATE_COMBINED;
     else if (s->seq_axis >= 0) s->kind = TD_STATE_SEPARATE;
     else s->kind = cache && rank >= 3 ? TD_STATE_STATIC : TD_STATE_RECURRENT;

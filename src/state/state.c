@@ -260,6 +260,24 @@ bool td_state_has_cross(const td_state *state, size_t k, size_t row) {
     return state->cross[k * state->n_rows + row].kind == TD_VALUE_TENSOR;
 }
 
+void td_state_drop(td_state *state, size_t row, int64_t at, int64_t n) {
+    td_state_row *r = &state->rows[row];
+    int64_t first = r->start + at, rest = r->length - at - n;
+    for (size_t k = 0; k < state->plan->n_states && n > 0 && rest > 0; k++) {
+        const td_state_tensor *s = &state->plan->states[k];
+        const td_tensor *t = &state->tensors[k];
+        size_t outer, column;
+        if (s->kind == TD_STATE_CROSS || s->seq_axis < 0) continue;
+        layout(s, t, &outer, &column);
+        for (size_t o = 0; o < outer; o++) {
+            if (row_of(s, t, o) != row) continue;
+            char *base = (char *)t->data + (o * (size_t)t->shape.dims[s->seq_axis] + (size_t)first) * column;
+            memmove(base, base + (size_t)n * column, (size_t)rest * column);
+        }
+    }
+    r->length -= n;
+}
+
 /* Moves the columns of one row to another start. */
 static void move_row(td_state *state, size_t row, int64_t start) {
     int64_t old = state->rows[row].start, length = state->rows[row].length;

@@ -43,6 +43,8 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
 /* Cuts a row back. Recurrent state can only be cut to 0, where it is what a new row has. */
 void td_state_truncate(td_state *state, size_t row, int64_t length);
 bool td_state_can_truncate(const td_plan *plan); /* to any length */
+/* Takes n columns out of a row, from column `at` of the row's own on (padding); those after them move up. */
+void td_state_drop(td_state *state, size_t row, int64_t at, int64_t n);
 
 /* Moves rows so that row r, once it has lengths[r] columns, ends where all others end. Columns before a row's first are zeroed.
  * There must be room (td_state_reserve of the largest length). */

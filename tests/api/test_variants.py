@@ -1,0 +1,201 @@
+# timeout: 300
+"""Decoders of every kind of cache in random shapes, names and types: what is found in the graph, and what comes of it.
+
+Layers, heads, head sizes, groups, vocabularies, windows, layouts of caches, names, types and symbols of dimensions are drawn from a seed
+(support/decoders.py). The expected side is NumPy on the same weights over the whole sequence, without a cache. Each is run alone, in a ragged
+batch, by appends, after rewinds, in a fork, and with beams."""
+import json
+import os
+
+import decoders
+import drive
+import numpy as np
+import testing
+
+N = 8
+work = testing.temp_dir()
+KINDS = {"concat": "separate", "gqa": "separate", "op23": "separate", "op24": "separate", "combined": "combined", "position": "static",
+         "scatternd": "static", "indices": "static"}
+
+
+def prompts_of(spec, rng, lengths=(5, 2, 9, 3)):
+    """Prompts whose tokens no rounding decides: (ids, new tokens, logits of each step)."""
+    least, found = (0.15 if spec["dtype"] == "float16" else 2e-3), []
+    for _ in range(100):
+        if len(found) == len(lengths):
+            return found
+        ids = [int(t) for t in rng.integers(0, spec["vocab"], lengths[len(found)])]
+        tokens, logits, gap = decoders.greedy(spec, ids, N)
+        if gap > least:
+            found.append((ids, tokens, logits))
+    return None
+
+
+def beams(spec, prompt, n_beams, n):
+    """Sequences of n tokens by their sum of log probabilities, best first; None where rounding could change them."""
+    rows = [(0.0, list(prompt))]
+    for _ in range(n):
+        more = []
+        for score, ids in rows:
+            logits = decoders.forward(spec, ids)[-1]
+            logs = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
+            more += [(score + logs[t], ids + [int(t)]) for t in np.argsort(-logs)[: 2 * n_beams]]
+        more.sort(key=lambda row: -row[0])
+        if min(more[i][0] - more[i + 1][0] for i in range(n_beams)) < (0.02 if spec["dtype"] == "float16" else 1e-3):
+            return None
+        rows = more[:n_beams]
+    return [ids[len(prompt):] for _, ids in rows]
+
+
+def check_plan(spec, folder):
+    plan = testing.treadle_json("explain", folder, "--json")["plan"]
+    found = {}
+    for state in plan["state"]:
+        found.setdefault(state.get("layer"), []).append(state)
+    for layer in spec["layers"]:
+        states = found[layer["layer"]]
+        attends = layer["kind"] == "attention"
+        testing.equal({s["kind"] for s in states}, {KINDS[spec["cache"]] if attends else "recurrent"}, f"layer {layer}")
+        if attends and spec["layout"] != "flat":
+            testing.equal({(s.get("heads"), s.get("head_dim")) for s in states}, {(layer["kv_heads"], layer["dim"])}, f"layer {layer}")
+    testing.equal(sum(len(s["inputs"]) for s in plan["state"]), sum(2 if l["kind"] == "lstm" or (l["kind"] == "attention" and spec["cache"] != "combined") else 1
+                                                                     for l in spec["layers"]))
+    testing.equal(plan["positions"], "default" if spec["positions"] != "none" else "none")
+
+
+def timeline(d, want, *steps):
+    answer = d.ask(op="timeline", steps=list(steps), options={"eos": []})
+    testing.equal([s["tokens"] for s in answer["steps"] if "tokens" in s], want, str(steps))
+
+
+def check_runs(spec, folder, prompts, *engine):
+    tolerance = 0.15 if spec["dtype"] == "float16" else 5e-4
+    to = os.path.join(work.name, "logits")
+    options = {"max_new_tokens": N, "eos": []}
+    with drive.Drive(folder, "--quiet", *engine) as d:
+        ids, tokens, logits = prompts[0]
+        answer = d.ask(op="generate", prompts=[ids], options=options, logits_to=to)
+        testing.equal(answer["tokens"], [tokens])
+        # ids [n] and logits [rows, vocab], and nothing says that these count different things: one token at a time
+        each_alone = spec["rank1"] and spec["dims"] == "none" and spec["logits"] == "last2"
+        testing.equal(list(answer["runs"].values()), [N + len(ids) - 1 if each_alone else N])
+        testing.near(np.load(to + ".0.npy"), logits, tolerance, "logits")
+        answer = d.ask(op="generate", prompts=[p for p, _, _ in prompts], options=options, logits_to=to)
+        testing.equal(answer["tokens"], [t for _, t, _ in prompts], "batch")
+        for i, (_, _, logits) in enumerate(prompts):
+            testing.near(np.load(f"{to}.{i}.npy"), logits, tolerance, f"logits of row {i}")
+        n, (other, others, _) = len(ids), prompts[3]
+        timeline(d, [tokens[:5]], {"append": ids[:2]}, {"append": ids[2:]}, {"generate": 5})
+        timeline(d, [tokens[:3], tokens[5:]], {"append": ids}, {"generate": 3}, {"append": tokens[3:5]}, {"generate": 3})
+        timeline(d, [tokens[:5], tokens[2:6]], {"append": ids}, {"generate": 5}, {"rewind": n + 2}, {"generate": 4})
+        timeline(d, [tokens[:5], tokens[:4]], {"append": ids}, {"generate": 5}, {"rewind": 2}, {"append": ids[2:]}, {"generate": 4})
+        timeline(d, [tokens[:5], others[:4]], {"append": ids}, {"generate": 5}, {"rewind": 0}, {"append": other}, {"generate": 4})
+        timeline(d, [tokens[:3], tokens[3:7]], {"append": ids}, {"generate": 3}, {"fork": True}, {"generate": 4})
+        want = [beams(spec, prompts[i][0], 3, 4) for i in (1, 3)]
+        if all(want):
+            options = {"max_new_tokens": 4, "eos": [], "num_beams": 3, "num_return_sequences": 3, "length_penalty": 1.0}
+            testing.equal(d.ask(op="generate", prompts=[prompts[i][0] for i in (1, 3)], options=options)["sequences"], want, "beams")
+
+
+def check(seed, cache=None, recurrent=None, engine=(), **changes):
+    rng = np.random.default_rng(seed)
+    spec = decoders.random_spec(rng, cache, recurrent)
+    spec.update(changes)
+    if spec.get("mask4"):  # the mask says it all
+        for layer in spec["layers"]:
+            layer["window"] = 0
+    prompts = prompts_of(spec, rng)
+    if not prompts:
+        return 0
+    folder = os.path.join(work.name, str(seed))
+    decoders.write(spec, folder)
+    try:
+        check_plan(spec, folder)
+        check_runs(spec, folder, prompts, *engine)
+    except AssertionError as e:
+        raise AssertionError(f"seed {seed}, {json.dumps(spec)}: {e}") from e
+    return 1
+
+
+def each(seeds, least, **what):
+    n = sum(check(seed, **what) for seed in seeds)
+    assert n >= least, n
+
+
+def test_caches():
+    for i, cache in enumerate(decoders.CACHES):
+        each(range(10 * i, 10 * i + 4), 3, cache=cache, recurrent=False)
+
+
+def test_recurrent():
+    each(range(200, 216), 14, recurrent=True)
+
+
+def test_engines_agree():
+    library = testing.ort_library()
+    for i, cache in enumerate(decoders.CACHES):
+        each(range(300 + 10 * i, 302 + 10 * i), 1, cache=cache, engine=("--engine", "ort", "--ort-lib", library))
+
+
+def test_int8_caches():
+    for i, cache in enumerate(("concat", "position", "scatternd")):
+        each(range(400 + 10 * i, 402 + 10 * i), 1, cache=cache, recurrent=False, kv_dtype="int8", dtype="float32")
+
+
+def test_masks_of_four_dimensions():
+    for i, cache in enumerate(("concat", "combined", "position", "scatternd")):
+        for k, mask in enumerate(("add", "bool")):
+            check(500 + 10 * i + k, cache=cache, recurrent=False, mask4=mask, dtype="float32")
+
+
+def test_ids_without_rows():
+    for i, cache in enumerate(("concat", "combined", "position")):
+        each(range(600 + 10 * i, 602 + 10 * i), 1, cache=cache, recurrent=False, rank1=True)
+
+
+def test_sizes_that_only_ops_tell():
+    for i, cache in enumerate(("concat", "combined", "position", "indices", "op23")):
+        each(range(700 + 10 * i, 702 + 10 * i), 1, cache=cache, recurrent=False, free=True)
+
+
+def test_one_row_and_undeclared_pairs():
+    each(range(800, 803), 2, recurrent=False, rows=1)
+    each(range(810, 813), 2, cache="combined", recurrent=False, declares_two=False)
+
+
+def test_windows_of_ids():
+    """A prompt in windows of w ids, over attention that looks back a few columns: padding must not stand among them."""
+    for seed, cache in ((900, "concat"), (901, "op24"), (902, "combined"), (903, "position"), (904, "concat"), (905, "gqa"), (906, "indices")):
+        rng = np.random.default_rng(seed)
+        spec = decoders.random_spec(rng, cache, False)
+        spec.update(dtype="float32", logits="all")
+        if cache not in ("gqa", "indices"):
+            spec["mask"] = "int64"
+        for layer in spec["layers"]:
+            layer["window"] = 3 if layer is spec["layers"][0] and cache not in ("gqa", "op24") else 0
+        prompts = prompts_of(spec, rng, (7, 3, 10, 4))
+        if not prompts:
+            continue
+        for size, alignment in ((4, "right"), (4, "left"), (3, "right"), (16, "left")):
+            folder = os.path.join(work.name, f"{seed}.{size}.{alignment}")
+            decoders.write(spec, folder)
+            window = {"window_size": size, "slide_inputs": True, "pad_value": 1, "alignment": alignment}
+            config = {"version": 2, "pipeline": {"extends": "autoregressive-decoder", "sessions": {"decoder": {"file": "model.onnx"}},
+                                                 "state": {"kv_cache": {"sliding_window": window}}}}
+            with open(os.path.join(folder, "genai_config.json"), "w", encoding="utf-8") as f:
+                json.dump(config, f)
+            with drive.Drive(folder, "--quiet") as d:
+                for ids, tokens, _ in prompts:
+                    what = f"{seed} {cache}, windows of {size}, {alignment}, {len(ids)} ids"
+                    answer = d.ask(op="generate", prompts=[ids], options={"max_new_tokens": N, "eos": []})
+                    testing.equal(answer["tokens"], [tokens], what)
+                    testing.equal(answer["runs"], {"decoder": -(-len(ids) // size) + N - 1}, what)
+                ids, tokens, _ = prompts[2]
+                timeline(d, [tokens[:5]], {"append": ids[:3]}, {"append": ids[3:]}, {"generate": 5})
+                timeline(d, [tokens[:3], tokens[5:]], {"append": ids}, {"generate": 3}, {"append": tokens[3:5]}, {"generate": 3})
+                timeline(d, [tokens[:5], tokens[2:6]], {"append": ids}, {"generate": 5}, {"rewind": len(ids) + 2}, {"generate": 4})
+                timeline(d, [tokens[:5], tokens[:4]], {"append": ids}, {"generate": 5}, {"rewind": 2}, {"append": ids[2:]}, {"generate": 4})
+                timeline(d, [tokens[:3], tokens[3:7]], {"append": ids}, {"generate": 3}, {"fork": True}, {"generate": 4})
+
+
+testing.main()
