@@ -27,8 +27,8 @@ typedef struct treadle_features treadle_features;
 /* --- samples */
 
 /* WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, CAF, W64; 1 to 64 channels, 1000 to 768000 Hz, at most 2^29 samples in all channels.
- * A file that was cut short gives what is there where its format allows that; no samples at all is no error.
- * TREADLE_NOT_FOUND, TREADLE_IO; TREADLE_FORMAT: no such format, damaged, or samples that are NaN or infinite; TREADLE_LIMIT. */
+ * A file that was cut short gives what is there where its format allows that, and a warning in the log; no samples at all is no error.
+ * TREADLE_NOT_FOUND, TREADLE_IO; TREADLE_FORMAT: no such format, damaged, or samples that are NaN or beyond 2^32; TREADLE_LIMIT. */
 TREADLE_API treadle_status treadle_audio_open_file(const char *path, treadle_audio **out, treadle_error *error);
 /* The bytes of such a file. They are not needed afterwards. */
 TREADLE_API treadle_status treadle_audio_open_memory(const void *bytes, size_t n_bytes, treadle_audio **out,

@@ -18,22 +18,28 @@ enum {
     TD_AUDIO_MAX_SAMPLES = 1 << 29, /* frames x channels, 2 GiB: 9 hours at 16 kHz mono */
     TD_AUDIO_MAX_CONFIG_BYTES = 16 << 20,
 };
+#define TD_AUDIO_MAX_SAMPLE 4294967296.0f /* beyond what 32-bit integers, unscaled, can be */
 
 typedef struct td_audio {
     int rate_hz, n_channels;
     int64_t n_frames;
     float *samples; /* [n_frames, n_channels], full scale is -1..1; never NULL, finite */
+    bool is_cut;    /* the file ends before its headers say, or cannot be decoded to its end */
+    int64_t n_said; /* frames that they say; -1: not said */
 } td_audio;
 
-/* WAV (PCM, float, u-law, A-law, ADPCM), W64, RF64, AIFF, CAF, FLAC, OGG (Vorbis, Opus), MP3: what libsndfile decodes. A file
- * cut short gives what is there, where its format allows that. No samples at all is no error.
- * Errors: NOT_FOUND, IO, FORMAT (no such format, damaged, NaN or infinite samples), LIMIT (the limits above). */
+/* WAV (PCM, float, u-law, A-law, ADPCM), W64, RF64, AIFF, CAF, FLAC, OGG (Vorbis, Opus) (what libsndfile
+ * decodes), MP3. A file cut short gives what is there, where its format allows that, and a warning in the log. No samples at all is no
+ * error.
+ * Errors: NOT_FOUND, IO, FORMAT (no such format, damaged, samples that are NaN or too large), LIMIT (the limits above). */
 treadle_status td_audio_open_file(const char *path, td_audio **out, treadle_error *err);
 treadle_status td_audio_open_memory(const void *bytes, size_t n, td_audio **out, treadle_error *err);
 /* Copies samples [n_frames, n_channels]; the same checks. */
 treadle_status td_audio_from_samples(const float *samples, int64_t n_frames, int n_channels, int rate_hz,
                                      td_audio **out, treadle_error *err);
 void td_audio_free(td_audio *audio);
+/* audio_cut.c: whether the bytes of a sound file end before its headers say, as far as they tell without being decoded. */
+bool td_audio_bytes_are_cut(const uint8_t *bytes, size_t n);
 
 /* Mean of the channels, then resampled (soxr, high quality: 20 bits, pass band to 0.91 of the lower Nyquist frequency). The
  * result has round(n_frames * rate / rate_hz) frames, one channel. */

@@ -1,9 +1,11 @@
-/* media/audio_file.c - sound files to float samples through libsndfile, from a memory map or from the caller's bytes.
+/* media/audio_file.c - sound files to float samples through libsndfile, MPEG audio through mp3.h, from a memory map or from the caller's
+ * bytes.
  *
  * What a header claims is never believed: memory grows with the samples that were in fact decoded. */
 #include "base/alloc.h"
 #include "base/file.h"
-#include "media/audio.h"
+#include "base/log.h"
+#include "media/mp3.h"
 
 #include <math.h>
 #include <sndfile.h>
@@ -59,12 +61,15 @@ static treadle_status too_long(int64_t n_channels, int64_t rate_hz, treadle_erro
         (long long)rate_hz);
 }
 
-static treadle_status check_finite(const td_audio *audio, treadle_error *err) {
+/* Filters and spectra of anything larger would overflow. */
+static treadle_status check_samples(const td_audio *audio, treadle_error *err) {
     int64_t n = audio->n_frames * audio->n_channels;
     for (int64_t i = 0; i < n; i++)
-        if (!isfinite(audio->samples[i]))
-            return td_fail(err, TREADLE_FORMAT, "expected finite samples, found %f in frame %lld of %lld",
-                           (double)audio->samples[i], (long long)(i / audio->n_channels), (long long)audio->n_frames);
+        if (!(fabsf(audio->samples[i]) <= TD_AUDIO_MAX_SAMPLE))
+            return td_fail(err, TREADLE_FORMAT,
+                           "expected finite samples of at most %.0f (full scale is 1), found %g in frame %lld of %lld",
+                           (double)TD_AUDIO_MAX_SAMPLE, (double)audio->samples[i], (long long)(i / audio->n_channels),
+                           (long long)audio->n_frames);
     return TREADLE_OK;
 }
 
@@ -73,6 +78,7 @@ static treadle_status new_audio(int n_channels, int rate_hz, td_audio **out, tre
     if (!audio) return td_fail_memory(err, "audio", sizeof *audio);
     audio->n_channels = n_channels;
     audio->rate_hz = rate_hz;
+    audio->n_said = -1;
     *out = audio;
     return TREADLE_OK;
 }
@@ -97,15 +103,55 @@ treadle_status td_audio_from_samples(const float *samples, int64_t n_frames, int
     if (!audio->samples) status = td_fail_memory(err, "samples", n * sizeof(float));
     else {
         if (n) memcpy(audio->samples, samples, n * sizeof(float));
-        status = check_finite(audio, err);
+        status = check_samples(audio, err);
     }
     if (status == TREADLE_OK) *out = audio;
     else td_audio_free(audio);
     return status;
 }
 
+/* --- decoding */
+
+/* An open decoder: one of the two. */
+typedef struct decoder {
+    byte_source source;
+    SNDFILE *file;
+    td_mp3 *mp3;
+    int n_channels, rate_hz;
+    int64_t n_said; /* frames that the headers say; -1: they do not */
+    bool damaged;
+} decoder;
+
+static treadle_status decoder_open(decoder *d, const void *bytes, size_t n, treadle_error *err) {
+    SF_VIRTUAL_IO io = {source_length, source_seek, source_read, source_write, source_tell};
+    SF_INFO info = {0};
+    if (n == 0) return td_fail(err, TREADLE_FORMAT, "expected %s, found no bytes at all", formats);
+    if (td_mp3_is(bytes, n)) return td_mp3_open(bytes, n, &d->mp3, &d->n_channels, &d->rate_hz, &d->n_said, err);
+    d->source = (byte_source){bytes, (sf_count_t)TD_MIN(n, (size_t)INT64_MAX), 0};
+    d->file = sf_open_virtual(&io, SFM_READ, &info, &d->source);
+    if (!d->file)
+        return td_fail(err, TREADLE_FORMAT, "expected %s, found %zu bytes that cannot be decoded: %s", formats, n,
+                       sf_strerror(NULL));
+    d->n_channels = info.channels;
+    d->rate_hz = info.samplerate;
+    d->n_said = info.frames < SF_COUNT_MAX ? info.frames : -1;
+    return TREADLE_OK;
+}
+
+static int64_t decoder_read(decoder *d, float *out, int64_t room) {
+    if (d->mp3) return td_mp3_read(d->mp3, out, room, &d->damaged);
+    int64_t got = sf_readf_float(d->file, out, room);
+    d->damaged |= sf_error(d->file) != SF_ERR_NO_ERROR;
+    return TD_MIN(got, room);
+}
+
+static void decoder_close(decoder *d) {
+    if (d->file) sf_close(d->file);
+    td_mp3_close(d->mp3);
+}
+
 /* Reads until the decoder has no more. */
-static treadle_status read_all(SNDFILE *file, td_audio *audio, treadle_error *err) {
+static treadle_status read_all(decoder *d, td_audio *audio, treadle_error *err) {
     enum { FIRST_FRAMES = 1 << 15 };
     int64_t capacity = 0, most = TD_AUDIO_MAX_SAMPLES / audio->n_channels;
     for (;;) {
@@ -118,34 +164,42 @@ static treadle_status read_all(SNDFILE *file, td_audio *audio, treadle_error *er
             audio->samples = samples;
             capacity = more;
         }
-        sf_count_t room = capacity - audio->n_frames;
-        sf_count_t got = sf_readf_float(file, audio->samples + audio->n_frames * audio->n_channels, room);
+        int64_t got = decoder_read(d, audio->samples + audio->n_frames * audio->n_channels, capacity - audio->n_frames);
         if (got <= 0) return TREADLE_OK;
-        audio->n_frames += TD_MIN(got, room);
+        audio->n_frames += got;
     }
 }
 
 treadle_status td_audio_open_memory(const void *bytes, size_t n, td_audio **out, treadle_error *err) {
-    SF_VIRTUAL_IO io = {source_length, source_seek, source_read, source_write, source_tell};
-    byte_source source = {bytes, (sf_count_t)TD_MIN(n, (size_t)INT64_MAX), 0};
-    SF_INFO info = {0};
+    decoder d = {.n_said = -1};
     td_audio *audio = NULL;
 
-    if (n == 0) return td_fail(err, TREADLE_FORMAT, "expected %s, found no bytes at all", formats);
-    SNDFILE *file = sf_open_virtual(&io, SFM_READ, &info, &source);
-    if (!file)
-        return td_fail(err, TREADLE_FORMAT, "expected %s, found %zu bytes that cannot be decoded: %s", formats, n,
-                       sf_strerror(NULL));
-    treadle_status status = check_form(info.channels, info.samplerate, err);
-    if (status == TREADLE_OK) status = new_audio(info.channels, info.samplerate, &audio, err);
-    if (status == TREADLE_OK) status = read_all(file, audio, err);
-    if (status == TREADLE_OK && audio->n_frames == 0 && info.frames > 0)
+    treadle_status status = decoder_open(&d, bytes, n, err);
+    if (status == TREADLE_OK) status = check_form(d.n_channels, d.rate_hz, err);
+    if (status == TREADLE_OK) status = new_audio(d.n_channels, d.rate_hz, &audio, err);
+    if (status == TREADLE_OK) status = read_all(&d, audio, err);
+    if (status == TREADLE_OK && audio->n_frames == 0 && (d.n_said > 0 || d.mp3))
         status = td_fail(err, TREADLE_FORMAT, "the audio's header promises samples, but none can be decoded");
-    if (status == TREADLE_OK) status = check_finite(audio, err);
-    sf_close(file);
-    if (status == TREADLE_OK) *out = audio;
-    else td_audio_free(audio);
+    if (status == TREADLE_OK) status = check_samples(audio, err);
+    decoder_close(&d);
+    if (status == TREADLE_OK) {
+        audio->n_said = d.n_said;
+        audio->is_cut = d.damaged || d.n_said > audio->n_frames || td_audio_bytes_are_cut(bytes, n);
+        *out = audio;
+    } else {
+        td_audio_free(audio);
+    }
     return status;
+}
+
+/* What is transcribed of half a recording would else pass for all of it. */
+static void note_cut(const char *path, const td_audio *audio) {
+    double seconds = (double)audio->n_frames / audio->rate_hz;
+    if (!audio->is_cut) return;
+    if (audio->n_said > audio->n_frames)
+        td_log(TD_LOG_WARNING, "%s: the file is cut short or damaged: %.2f s of %.2f s can be decoded", path, seconds,
+               (double)audio->n_said / audio->rate_hz);
+    else td_log(TD_LOG_WARNING, "%s: the file is cut short or damaged: %.2f s can be decoded", path, seconds);
 }
 
 treadle_status td_audio_open_file(const char *path, td_audio **out, treadle_error *err) {
@@ -154,5 +208,6 @@ treadle_status td_audio_open_file(const char *path, td_audio **out, treadle_erro
     treadle_status status = td_audio_open_memory(map.data, map.n, out, err);
     td_mmap_close(&map);
     if (status != TREADLE_OK) td_error_file(err, path);
+    else note_cut(path, *out);
     return status;
 }

@@ -19,6 +19,8 @@ def library():
 
 def options(name="ggml"):
     os.environ["ORT_GGML_LOG"] = "error"
+    if testing.sanitized():
+        os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # the provider keeps memory of its own, which nobody can find once it is unloaded
     return ("--ort-lib", testing.ort_library(), "--ep-library", f"{name}={library()}")
 
 

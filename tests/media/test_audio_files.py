@@ -72,11 +72,18 @@ def test_cut_short():
     for n in (44 + 4 * 100, 44 + 4 * 100 + 3, len(whole) - 1):
         got = samples(write(whole[:n]))
         testing.equal(got.shape, ((n - 44) // 4, 1))
+        assert "x.wav: the file is cut short or damaged" in testing.treadle("features", write(whole[:n])).stderr, n
         testing.near(got[:, 0], X[:got.shape[0]], 0)
     for n in range(0, 41):
         run = testing.treadle("features", write(whole[:n]))
         assert run.returncode == 1 and "x.wav" in run.stderr, (n, run)
-    testing.equal(samples(write(sounds.riff(X, 16000, data_bytes=0xFFFFFFFF))).shape, (X.size, 1))
+    for whole in (sounds.riff(X, 16000), sounds.riff(X, 16000, data_bytes=0xFFFFFFFF), sounds.riff(X, 16000) + b"LIST\4\0\0\0INFO"):
+        testing.equal(samples(write(whole)).shape, (X.size, 1))
+        testing.equal(testing.treadle("features", write(whole)).stderr, "")
+    au = struct.pack(">4s5I", b".snd", 24, 2 * X.size, 3, 16000, 1) + np.round(X * 32767).astype(">i2").tobytes()
+    for n, cut in ((len(au), False), (len(au) - 2, True)):
+        run = testing.treadle("features", write(au[:n], "x.au"))
+        testing.equal((run.returncode, "cut short" in run.stderr), (0, cut), run.stderr)
 
 
 def test_what_is_no_sound():
@@ -103,7 +110,7 @@ def test_absurd_headers():
     fails(write(sounds.riff(X, 999)), "1000 to 768000 Hz, found 999")
     for rate in (1000, 768000):
         testing.equal(samples(write(sounds.riff(X, rate))).shape, (X.size, 1))
-    for bad in (np.nan, np.inf, -np.inf):
+    for bad in (np.nan, np.inf, -np.inf, 1e38, -5e9):
         y = X.copy()
         y[7] = bad
         fails(write(sounds.riff(y, 16000)), "expected finite samples", "frame 7 of 4000")

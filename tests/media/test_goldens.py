@@ -88,6 +88,38 @@ def test_decoding():
             testing.equal(sha(mono), want["sha256_f32"], row["file"])
 
 
+def test_cut_short():
+    """What is left of a file is decoded, and it is said that it is not all. A whole one is not objected to, nor one with tags at its end."""
+    out = os.path.join(work.name, "cut.npy")
+    for name, tail in (("vorbis.ogg", b""), ("mono.mp3", b"TAG" + bytes(125)), ("s16.aiff", b""), ("s16.w64", b""),
+                       ("list_chunk.wav", b""), ("1272-141231-0002.mp3", b""), ("jfk.flac", b"")):
+        with open(media_file(name), "rb") as f:
+            whole = f.read()
+        for part in (whole + tail, whole[:-1 - len(whole) // 8]):
+            path = os.path.join(work.name, "cut-" + name)
+            with open(path, "wb") as f:
+                f.write(part)
+            run = testing.treadle("features", path, "-o", out)
+            testing.equal((run.returncode, "cut short or damaged" in run.stderr), (0, len(part) < len(whole)), name + run.stderr)
+            assert np.load(out).size > 0 or name == "vorbis.ogg", name  # whose samples lie in one page
+
+
+def test_damaged_mp3():
+    """No other library writes to standard error."""
+    with open(media_file("mono.mp3"), "rb") as f:
+        whole = f.read()
+    rng = np.random.default_rng(1)
+    for k in range(40):
+        bytes_ = bytearray(whole)
+        for at in rng.integers(0, len(whole), (1, 20, 200)[k % 3]):
+            bytes_[at] = rng.integers(256)
+        path = os.path.join(work.name, "damaged.mp3")
+        with open(path, "wb") as f:
+            f.write(bytes_)
+        run = testing.treadle("features", path)
+        assert run.returncode in (0, 1) and all(line.startswith("treadle: ") for line in run.stderr.splitlines()), run
+
+
 def test_resampling():
     n = 0
     for row in data()[1]["decode"]:
