@@ -2,10 +2,10 @@
  *
  * Usage: bench_graph MODEL.onnx [threads [repeats]] [name=SIZE ...] [input=FILE.npy ...] [save=FOLDER]
  *
- * Inputs that are given no file get random values of [0, 1) (integers: 0), symbolic dimensions the SIZE of that name, else 1.
- * Prints the median and the fastest run, the peak of memory, and the times by op of one profiled run; outputs go to
- * FOLDER/NAME.npy. TREADLE_SKIP_PASSES: passes to leave out; TREADLE_SKIP_OUTPUTS: a part of the names of outputs that are
- * not wanted. */
+ * Inputs that are given no file get random values of [0, 1) (integers: 0), symbolic dimensions the SIZE of that name,
+ * else 1. Prints the median and the fastest run, the peak of memory, and the times by op of one profiled run; outputs
+ * go to FOLDER/NAME.npy. TREADLE_SKIP_PASSES: passes to leave out; TREADLE_SKIP_OUTPUTS: a part of the names of
+ * outputs that are not wanted. */
 #include "base/rng.h"
 #include "base/time.h"
 #include "light/light.h"

@@ -1,7 +1,7 @@
 /* bench_orchestration - what light's run loop costs a node: a chain of 300 tiny nodes, run many times.
  *
- * Usage: bench_orchestration [nodes [repeats]]. Prints the median and the fastest run as nanoseconds a node; the nodes' own
- * work (four floats each) is part of it. Goal: at most 100 ns (docs/speed.md). */
+ * Usage: bench_orchestration [nodes [repeats]]. Prints the median and the fastest run as nanoseconds a node; the nodes'
+ * own work (four floats each) is part of it. Goal: at most 100 ns (docs/speed.md). */
 #include "base/time.h"
 #include "light/light.h"
 

@@ -1,6 +1,6 @@
-/* A transducer as a plugin: encoder once, predictor per token, joiner per frame. treadle runs transducers from a config too; this shows how a
- * pipeline of another shape would be written, with nothing but treadle/plugin.h. A token of the host is a token of the search; the
- * end of the sound is the token BLANK, which the config names as end.
+/* A transducer as a plugin: encoder once, predictor per token, joiner per frame. treadle runs transducers from a config
+ * too; this shows how a pipeline of another shape would be written, with nothing but treadle/plugin.h. A token of the
+ * host is a token of the search; the end of the sound is the token BLANK, which the config names as end.
  *
  *   cc -shared -fPIC -Iinclude examples/plugins/rnnt.c -o plugins/libgenai_rnnt.so
  *   treadle run examples/pipelines/5-plugin --allow-plugins plugins --ids 39 --input audio_signal=speech.npy */

@@ -26,9 +26,10 @@ typedef struct treadle_features treadle_features;
 
 /* --- samples */
 
-/* WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, CAF, W64; 1 to 64 channels, 1000 to 768000 Hz, at most 2^29 samples in all channels.
- * A file that was cut short gives what is there where its format allows that, and a warning in the log; no samples at all is no error.
- * TREADLE_NOT_FOUND, TREADLE_IO; TREADLE_FORMAT: no such format, damaged, or samples that are NaN or beyond 2^32; TREADLE_LIMIT. */
+/* WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, CAF, W64; 1 to 64 channels, 1000 to 768000 Hz, at most 2^29 samples in all
+ * channels. A file that was cut short gives what is there where its format allows that, and a warning in the log; no
+ * samples at all is no error. TREADLE_NOT_FOUND, TREADLE_IO; TREADLE_FORMAT: no such format, damaged, or samples that
+ * are NaN or beyond 2^32; TREADLE_LIMIT. */
 TREADLE_API treadle_status treadle_audio_open_file(const char *path, treadle_audio **out, treadle_error *error);
 /* The bytes of such a file. They are not needed afterwards. */
 TREADLE_API treadle_status treadle_audio_open_memory(const void *bytes, size_t n_bytes, treadle_audio **out,
@@ -49,15 +50,17 @@ typedef struct treadle_audio_info {
 /* out->struct_size must be set; fields beyond it are not written. */
 TREADLE_API void treadle_audio_get_info(const treadle_audio *audio, treadle_audio_info *out);
 
-/* The mean of the channels, resampled (soxr, high quality) to a new audio of round(n_frames * sample_rate / rate) frames. */
+/* The mean of the channels, resampled (soxr, high quality) to a new audio of round(n_frames *
+ * sample_rate / rate) frames. */
 TREADLE_API treadle_status treadle_audio_to_mono(const treadle_audio *audio, int32_t sample_rate, treadle_audio **out,
                                                  treadle_error *error);
 
 /* --- features */
 
 /* What turns samples into a model's inputs. path: a model folder, or a config alone (preprocessor_config.json,
- * audio_processor_config.json, ...). overrides_json: a JSON object whose members replace those of the config, or NULL.
- * No weights are read. TREADLE_NOT_FOUND: there is no such config; TREADLE_FORMAT, TREADLE_CONFIG, TREADLE_UNSUPPORTED with place. */
+ * audio_processor_config.json, ...). overrides_json: a JSON object whose members replace those of the config, or
+ * NULL. No weights are read. TREADLE_NOT_FOUND: there is no such config; TREADLE_FORMAT, TREADLE_CONFIG,
+ * TREADLE_UNSUPPORTED with place. */
 TREADLE_API treadle_status treadle_audio_extractor_open(const char *path, const char *overrides_json,
                                                         treadle_audio_extractor **out, treadle_error *error);
 /* From a config's JSON text. */
@@ -81,23 +84,24 @@ typedef struct treadle_audio_features_options {
 } treadle_audio_features_options;
 TREADLE_API void treadle_audio_features_options_init(treadle_audio_features_options *options);
 
-/* Features of one clip. Audio of several channels or another rate goes through treadle_audio_to_mono first: who takes many
- * windows of one recording does that once. TREADLE_INVALID_ARGUMENT: no samples there, or too few for a frame. */
+/* Features of one clip. Audio of several channels or another rate goes through treadle_audio_to_mono first: who takes
+ * many windows of one recording does that once. TREADLE_INVALID_ARGUMENT: no samples there, or too few for a frame. */
 TREADLE_API treadle_status treadle_audio_features(const treadle_audio_extractor *extractor, const treadle_audio *audio,
                                                   const treadle_audio_features_options *options, treadle_features **out,
                                                   treadle_error *error);
 TREADLE_API void treadle_features_free(treadle_features *features); /* NULL is fine */
 
-/* Tensors by name: "input_features" float32 [1, bins, frames] or [1, frames, bins] (whichever the extractor's models take) or
- * "input_values" [1, samples]; masks [1, frames], 1 = real; counts int64 [1]. Names and tensors live as long as the features. */
+/* Tensors by name: "input_features" float32 [1, bins, frames] or [1, frames, bins] (whichever the extractor's
+ * models take) or "input_values" [1, samples]; masks [1, frames], 1 = real; counts int64 [1]. Names and tensors
+ * live as long as the features. */
 TREADLE_API size_t treadle_features_count(const treadle_features *features);
 TREADLE_API const char *treadle_features_name(const treadle_features *features, size_t index); /* index < count */
 TREADLE_API void treadle_features_tensor(const treadle_features *features, size_t index, treadle_tensor *out);
 
 /* Sound for the next append, one clip: the model's own preprocessing makes its tensors, as if each had been given to
- * treadle_generator_set_tensor. A tensor goes to the input of its name, else to the only one of its kind and shape. Placeholders in
- * the prompt are the caller's. TREADLE_NOT_FOUND: the model has no audio preprocessing; TREADLE_UNSUPPORTED: no input takes what it
- * makes. */
+ * treadle_generator_set_tensor. A tensor goes to the input of its name, else to the only one of its kind and shape.
+ * Placeholders in the prompt are the caller's. TREADLE_NOT_FOUND: the model has no audio preprocessing;
+ * TREADLE_UNSUPPORTED: no input takes what it makes. */
 TREADLE_API treadle_status treadle_generator_set_audio(treadle_generator *generator, const treadle_audio *audio,
                                                        treadle_error *error);
 

@@ -1,8 +1,8 @@
 /* treadle/model.h - a model folder: open it, check it, look into it.
  *
- * A folder holds ONNX graphs and, optionally, genai_config.json (version 1 or 2: docs/config.md), generation_config.json, the
- * tokenizer's files, a chat template and a preprocessor config. The path may also be that of a single .onnx file, which may carry
- * these as metadata. Everything here may be called from any thread.
+ * A folder holds ONNX graphs and, optionally, genai_config.json (version 1 or 2: docs/config.md),
+ * generation_config.json, the tokenizer's files, a chat template and a preprocessor config. The path may also be that
+ * of a single .onnx file, which may carry these as metadata. Everything here may be called from any thread.
  */
 #ifndef TREADLE_MODEL_H
 #define TREADLE_MODEL_H
@@ -18,8 +18,8 @@ typedef struct treadle_text treadle_text; /* text.h */
 
 /* One change to the config, applied after the file and before presets are merged. */
 typedef struct treadle_setting {
-    /* JSON pointer, e.g. "/generation/max_length", "/tokens/eos/0", "/generation/stop/-" (the end of a list); objects and lists
-     * that are missing on the way are made. */
+    /* JSON pointer, e.g. "/generation/max_length", "/tokens/eos/0", "/generation/stop/-" (the end of a list); objects
+     * and lists that are missing on the way are made. */
     const char *pointer;
     const char *value; /* JSON text, e.g. "128" or "\"mean\""; null unsets */
 } treadle_setting;
@@ -45,11 +45,11 @@ typedef struct treadle_model_options {
 } treadle_model_options;
 TREADLE_API void treadle_model_options_init(treadle_model_options *options);
 
-/* Opens a folder: config, plan, engines, weights, tokenizer. All errors of the config are found before weights are read; the
- * error holds the first one, treadle_model_check gives all. A tokenizer or template that is not understood does not
- * fail the open: text calls then return an error that names the part. TREADLE_NOT_FOUND: no such folder, or no ONNX Runtime;
- * TREADLE_IO; TREADLE_CONFIG, TREADLE_FORMAT: the folder's fault, with file, line, column and JSON pointer where there are any;
- * TREADLE_UNSUPPORTED: ops that an engine lacks, all of them listed. */
+/* Opens a folder: config, plan, engines, weights, tokenizer. All errors of the config are found before weights are
+ * read; the error holds the first one, treadle_model_check gives all. A tokenizer or template that is not understood
+ * does not fail the open: text calls then return an error that names the part. TREADLE_NOT_FOUND: no such folder, or no
+ * ONNX Runtime; TREADLE_IO; TREADLE_CONFIG, TREADLE_FORMAT: the folder's fault, with file, line, column and JSON
+ * pointer where there are any; TREADLE_UNSUPPORTED: ops that an engine lacks, all of them listed. */
 TREADLE_API treadle_status treadle_model_open(const char *path, const treadle_model_options *options,
                                               treadle_model **out, treadle_error *error);
 /* After all its generators are freed; NULL is fine. */
@@ -78,9 +78,10 @@ TREADLE_API void treadle_model_get_info(const treadle_model *model, treadle_mode
 /* Tokenizer and template of the model, never NULL; lives as long as the model. */
 TREADLE_API const treadle_text *treadle_model_text(const treadle_model *model);
 
-/* The engines of this build as JSON (treadle_free): [{"engine", "error"} or {"engine", "library", "version", "providers": [names],
- * "devices": [{"provider", "type": "cpu|gpu|npu", "name", "vendor_id", "device_id"}]}, ...]. Options NULL: defaults; they say where
- * ONNX Runtime and its plugin providers are. An engine that is not there on this machine has "error" with the reason. */
+/* The engines of this build as JSON (treadle_free): [{"engine", "error"} or {"engine", "library", "version",
+ * "providers": [names], "devices": [{"provider", "type": "cpu|gpu|npu", "name", "vendor_id", "device_id"}]}, ...].
+ * Options NULL: defaults; they say where ONNX Runtime and its plugin providers are. An engine that is not there on this
+ * machine has "error" with the reason. */
 TREADLE_API treadle_status treadle_engines_list(const treadle_model_options *options, char **out_json,
                                                 treadle_error *error);
 
@@ -102,9 +103,9 @@ typedef struct treadle_message {
 
 typedef struct treadle_report treadle_report;
 
-/* Checks config and graphs against each other, and that the graphs' ops and files of weights are there. Problems of the folder are
- * messages, not a failed status: TREADLE_OK comes with any report; other statuses mean that no check could be made (no such
- * folder, out of memory). */
+/* Checks config and graphs against each other, and that the graphs' ops and files of weights are there. Problems of the
+ * folder are messages, not a failed status: TREADLE_OK comes with any report; other statuses mean that no check could
+ * be made (no such folder, out of memory). */
 TREADLE_API treadle_status treadle_model_check(const char *path, const treadle_model_options *options,
                                                treadle_report **out, treadle_error *error);
 TREADLE_API void treadle_report_free(treadle_report *report);
@@ -115,14 +116,16 @@ TREADLE_API void treadle_report_get(const treadle_report *report, size_t index,
 /* {"messages": [{"level": "error|warning|note", "pointer", "line", "column", "message"}]}; treadle_free. */
 TREADLE_API treadle_status treadle_report_json(const treadle_report *report, char **out_json, treadle_error *error);
 
-/* The expanded config with the origin of every value, and the plan. json: {"config": {...}, "origins": {pointer: source},
- * "plan": {"steps", "wires", "roles", "state", "positions", "feeds"}, "notes": [...]}; else the same as text for people. treadle_free. */
+/* The expanded config with the origin of every value, and the plan. json: {"config": {...}, "origins": {pointer:
+ * source}, "plan": {"steps", "wires", "roles", "state", "positions", "feeds"}, "notes": [...]}; else the same as
+ * text for people. treadle_free. */
 TREADLE_API treadle_status treadle_model_explain(const char *path, const treadle_model_options *options, bool json,
                                                  char **out, treadle_error *error);
 
-/* The folder's config as text of a version 2 file that plans the same. A version 1 file is translated; what it says that the graphs do
- * not have is left out. report (may be NULL): the messages of a check of the old config, and what was left out, as warnings;
- * treadle_report_free. treadle_free for the text. Errors: the config cannot be read at all. */
+/* The folder's config as text of a version 2 file that plans the same. A version 1 file is translated; what it
+ * says that the graphs do not have is left out. report (may be NULL): the messages of a check of the old
+ * config, and what was left out, as warnings; treadle_report_free. treadle_free for the text. Errors: the
+ * config cannot be read at all. */
 TREADLE_API treadle_status treadle_model_convert_config(const char *path, const treadle_model_options *options,
                                                         char **out_json, treadle_report **report, treadle_error *error);
 

@@ -1,7 +1,7 @@
 /* treadle/session.h - one ONNX file on named tensors: no config, no tokens, no state.
  *
- * For graphs that are no generative model, for conformance tests and for looking into files. A session is immutable; any number of
- * threads may run it at once.
+ * For graphs that are no generative model, for conformance tests and for looking into files. A session is immutable;
+ * any number of threads may run it at once.
  */
 #ifndef TREADLE_SESSION_H
 #define TREADLE_SESSION_H
@@ -53,9 +53,9 @@ typedef struct treadle_port {
     bool optional;                           /* may be left out of a run */
 } treadle_port;
 
-/* Reads the file and its weights. TREADLE_NOT_FOUND: no such file, or no ONNX Runtime (the message lists what was tried); TREADLE_IO;
- * TREADLE_FORMAT: no ONNX file, or damaged; TREADLE_CONFIG: no such engine or provider; TREADLE_UNSUPPORTED: ops, attributes or dtypes
- * are missing (the message lists all of them). */
+/* Reads the file and its weights. TREADLE_NOT_FOUND: no such file, or no ONNX Runtime (the message lists what was
+ * tried); TREADLE_IO; TREADLE_FORMAT: no ONNX file, or damaged; TREADLE_CONFIG: no such engine or provider;
+ * TREADLE_UNSUPPORTED: ops, attributes or dtypes are missing (the message lists all of them). */
 TREADLE_API treadle_status treadle_session_open(const char *path, const treadle_session_options *options,
                                                 treadle_session **out, treadle_error *error);
 TREADLE_API void treadle_session_close(treadle_session *session); /* NULL is fine */
@@ -65,20 +65,22 @@ TREADLE_API size_t treadle_session_n_outputs(const treadle_session *session);
 TREADLE_API void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out);
 TREADLE_API void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out);
 
-/* Runs the graph. inputs[n_inputs]: NULL where an optional input is not given. outputs[n_outputs]: filled with new values
- * on success (release each; an empty optional is a value of kind NONE), untouched on failure. Runs of one session that happen at once
- * have memory of their own. TREADLE_INVALID_ARGUMENT: an input's type or shape, or a needed one is missing; TREADLE_RUN: the values
- * (an index out of range, say); TREADLE_OUT_OF_MEMORY. The session stays usable after each. */
+/* Runs the graph. inputs[n_inputs]: NULL where an optional input is not given. outputs[n_outputs]: filled with
+ * new values on success (release each; an empty optional is a value of kind NONE), untouched on failure. Runs of
+ * one session that happen at once have memory of their own. TREADLE_INVALID_ARGUMENT: an input's type or shape,
+ * or a needed one is missing; TREADLE_RUN: the values (an index out of range, say); TREADLE_OUT_OF_MEMORY. The
+ * session stays usable after each. */
 TREADLE_API treadle_status treadle_session_run(treadle_session *session, const treadle_value *const *inputs,
                                                treadle_value **outputs, treadle_error *error);
 
-/* Reads a file of ONNX backend test data (input_0.pb, output_0.pb ...) as a value for input or output `index`: what the file
- * holds (TensorProto, SequenceProto, OptionalProto) depends on the type that the graph declares. An empty optional is
- * a value of kind NONE. TREADLE_UNSUPPORTED: maps and sparse tensors. */
+/* Reads a file of ONNX backend test data (input_0.pb, output_0.pb ...) as a value for input or output `index`: what the
+ * file holds (TensorProto, SequenceProto, OptionalProto) depends on the type that the graph declares. An empty optional
+ * is a value of kind NONE. TREADLE_UNSUPPORTED: maps and sparse tensors. */
 TREADLE_API treadle_status treadle_session_read_pb(const treadle_session *session, bool is_input, size_t index,
                                                    const char *path, treadle_value **out, treadle_error *error);
 
-/* Node times of the session's latest finished run, a line a node or totals by op. Needs options.profile. Free with treadle_free. */
+/* Node times of the session's latest finished run, a line a node or totals by op. Needs
+ * options.profile. Free with treadle_free. */
 TREADLE_API treadle_status treadle_session_profile(treadle_session *session, bool by_op, char **out,
                                                    treadle_error *error);
 

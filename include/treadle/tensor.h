@@ -1,7 +1,8 @@
 /* treadle/tensor.h - element types, tensor views, and owned values.
  *
- * A treadle_tensor is a plain struct that describes somebody's memory: dense, row-major, never owned. A treadle_value owns
- * what it holds (a tensor, or a sequence of values) and is immutable and reference counted; the count may be changed by any thread.
+ * A treadle_tensor is a plain struct that describes somebody's memory: dense, row-major, never owned. A
+ * treadle_value owns what it holds (a tensor, or a sequence of values) and is immutable and reference counted; the
+ * count may be changed by any thread.
  */
 #ifndef TREADLE_TENSOR_H
 #define TREADLE_TENSOR_H
@@ -68,11 +69,12 @@ typedef struct treadle_tensor {
 
 TREADLE_API const char *treadle_dtype_name(treadle_dtype dtype); /* "float32"; "undefined". Static string. */
 TREADLE_API int32_t treadle_dtype_bits(treadle_dtype dtype);     /* 0 for unknown numbers */
-/* Elements and bytes that a tensor takes. TREADLE_INVALID_ARGUMENT: rank or dims out of range, overflow, unknown dtype. */
+/* Elements and bytes that a tensor takes. TREADLE_INVALID_ARGUMENT: rank or dims out of range, overflow, unknown
+ * dtype. */
 TREADLE_API treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_count, size_t *out_bytes,
                                                treadle_error *error);
-/* One element of a numeric or bool tensor as a double (small floats and sub-byte types decoded); index: row-major, in range, which
- * is not checked. */
+/* One element of a numeric or bool tensor as a double (small floats and sub-byte types decoded); index: row-major, in
+ * range, which is not checked. */
 TREADLE_API double treadle_tensor_get(const treadle_tensor *tensor, int64_t index);
 /* Memory from the library (texts, id lists) goes back here. NULL is fine. */
 TREADLE_API void treadle_free(void *memory);
@@ -97,8 +99,9 @@ TREADLE_API size_t treadle_value_count(const treadle_value *value);
 TREADLE_API treadle_status treadle_value_item(const treadle_value *value, size_t index, treadle_value **out,
                                               treadle_error *error);
 
-/* .npy files, format 1.0 to 3.0, little-endian: bool, numbers of a byte or more, bfloat16 as ml_dtypes writes it; other types are
- * TREADLE_UNSUPPORTED. Either order of axes is read. TREADLE_NOT_FOUND, TREADLE_IO; TREADLE_FORMAT: damaged. */
+/* .npy files, format 1.0 to 3.0, little-endian: bool, numbers of a byte or more, bfloat16 as ml_dtypes
+ * writes it; other types are TREADLE_UNSUPPORTED. Either order of axes is read. TREADLE_NOT_FOUND,
+ * TREADLE_IO; TREADLE_FORMAT: damaged. */
 TREADLE_API treadle_status treadle_value_read_npy(const char *path, treadle_value **out, treadle_error *error);
 TREADLE_API treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor,
                                                     treadle_error *error);

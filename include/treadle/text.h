@@ -1,8 +1,8 @@
 /* treadle/text.h - tokenizer, streaming detokenizer and chat template of a model.
  *
- * A treadle_text comes with a model (treadle_model_text) or is opened alone, which loads no weights. When a part is missing or not
- * understood, calls that need it return TREADLE_NOT_FOUND or TREADLE_UNSUPPORTED and name that part; everything else works.
- * Immutable, any number of threads.
+ * A treadle_text comes with a model (treadle_model_text) or is opened alone, which loads no weights. When a part is
+ * missing or not understood, calls that need it return TREADLE_NOT_FOUND or TREADLE_UNSUPPORTED and name that part;
+ * everything else works. Immutable, any number of threads.
  */
 #ifndef TREADLE_TEXT_H
 #define TREADLE_TEXT_H
@@ -23,13 +23,14 @@ typedef struct treadle_detokenizer treadle_detokenizer;
 TREADLE_API treadle_status treadle_text_open(const char *path, treadle_text **out, treadle_error *error);
 TREADLE_API void treadle_text_close(treadle_text *text); /* not for those of treadle_model_text; NULL is fine */
 
-/* Text to ids. add_special: the tokens that the tokenizer puts around a text (bos ...). Special tokens written in the text are
- * recognised. *out_ids: treadle_free. */
+/* Text to ids. add_special: the tokens that the tokenizer puts around a text (bos ...). Special tokens written in the
+ * text are recognised. *out_ids: treadle_free. */
 TREADLE_API treadle_status treadle_text_encode(const treadle_text *text, const char *utf8, size_t n_bytes,
                                                bool add_special, int32_t **out_ids, size_t *out_n,
                                                treadle_error *error);
 
-/* Ids to text. skip_special: special tokens are left out. *out_utf8 is NUL-terminated after *out_bytes: treadle_free. */
+/* Ids to text. skip_special: special tokens are left out. *out_utf8 is NUL-terminated after *out_bytes:
+ * treadle_free. */
 TREADLE_API treadle_status treadle_text_decode(const treadle_text *text, const int32_t *ids, size_t n,
                                                bool skip_special, char **out_utf8, size_t *out_bytes,
                                                treadle_error *error);
@@ -62,8 +63,9 @@ typedef struct treadle_chat_options {
 } treadle_chat_options;
 TREADLE_API void treadle_chat_options_init(treadle_chat_options *options);
 
-/* Renders messages, a JSON array of {"role", "content", ...}, with the chat template. Encode the result with add_special
- * false: a template writes its own special tokens. Errors of the template have line and column in it. treadle_free. */
+/* Renders messages, a JSON array of {"role", "content", ...}, with the chat template. Encode the result
+ * with add_special false: a template writes its own special tokens. Errors of the template have line and
+ * column in it. treadle_free. */
 TREADLE_API treadle_status treadle_text_render_chat(const treadle_text *text, const char *messages_json,
                                                     const treadle_chat_options *options, char **out_utf8,
                                                     size_t *out_bytes, treadle_error *error);

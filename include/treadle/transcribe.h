@@ -1,9 +1,10 @@
-/* treadle/transcribe.h - speech to text with encoder-decoders whose prompt names language and task and whose tokens may tell times.
+/* treadle/transcribe.h - speech to text with encoder-decoders whose prompt names language and task
+ * and whose tokens may tell times.
  *
  * Whether a model can is said by its config (generation.transcription, filled from generation_config.json;
- * treadle_model_info.transcribes). Long recordings go window by window; where the next one begins follows from the times of the one
- * before. Always greedy or by beams, as transformers' long-form generation without its temperatures. Threads: a call uses a generator
- * of its own, so any number of calls work over one model at once.
+ * treadle_model_info.transcribes). Long recordings go window by window; where the next one begins follows from the
+ * times of the one before. Always greedy or by beams, as transformers' long-form generation without its temperatures.
+ * Threads: a call uses a generator of its own, so any number of calls work over one model at once.
  */
 #ifndef TREADLE_TRANSCRIBE_H
 #define TREADLE_TRANSCRIBE_H
@@ -30,8 +31,8 @@ typedef struct treadle_segment {
     size_t n_words; /* 0 unless asked for */
 } treadle_segment;
 
-/* Called with each segment when its window is done, in the calling thread; the segment is valid during the call. Return true to go on;
- * false ends the transcription after this window: TREADLE_OK, with what was heard. */
+/* Called with each segment when its window is done, in the calling thread; the segment is valid during the call. Return
+ * true to go on; false ends the transcription after this window: TREADLE_OK, with what was heard. */
 typedef bool treadle_segment_fn(void *ctx, const treadle_segment *segment);
 
 typedef struct treadle_transcribe_options {
@@ -50,9 +51,9 @@ typedef struct treadle_transcribe_options {
 } treadle_transcribe_options;
 TREADLE_API void treadle_transcribe_options_init(treadle_transcribe_options *options);
 
-/* Transcribes a recording of any length, rate and number of channels. TREADLE_UNSUPPORTED: the model is no transcriber, or gives no cross
- * attention for word times; TREADLE_INVALID_ARGUMENT: a language or task it does not have (those it has are listed), or no samples.
- * On failure there is no transcript, but on_segment has had what was heard before. */
+/* Transcribes a recording of any length, rate and number of channels. TREADLE_UNSUPPORTED: the model is no transcriber,
+ * or gives no cross attention for word times; TREADLE_INVALID_ARGUMENT: a language or task it does not have (those it
+ * has are listed), or no samples. On failure there is no transcript, but on_segment has had what was heard before. */
 TREADLE_API treadle_status treadle_transcribe(treadle_model *model, const treadle_audio *audio,
                                               const treadle_transcribe_options *options, treadle_transcript **out,
                                               treadle_error *error);

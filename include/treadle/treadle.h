@@ -17,10 +17,12 @@
  * - Options structs start with struct_size and have an _init function that sets every default: call it, change what you
  *   need. A NULL options pointer means all defaults. Structs only ever grow at their end: a smaller struct_size, of a program
  *   built with an older header, leaves the newer fields at their defaults; a larger one is TREADLE_INVALID_ARGUMENT.
- * - NULL where an argument is needed, and an enum value that is none: TREADLE_INVALID_ARGUMENT. Any call that makes something may
+ * - NULL where an argument is needed, and an enum value that is none: TREADLE_INVALID_ARGUMENT.
+ * Any call that makes something may
  *   return TREADLE_OUT_OF_MEMORY.
  * - Strings are UTF-8. Text with a length may hold NULs; `const char *` alone ends at its NUL.
- * - Threads: models, texts, sessions, audio, extractors, features, transcripts, reports and values are immutable and may be used
+ * - Threads: models, texts, sessions, audio, extractors, features, transcripts, reports and
+ * values are immutable and may be used
  *   from any number of threads at once; a generator or detokenizer from one thread at a time, with the one exception of
  *   treadle_generator_cancel. Each object is closed or freed by one thread, when no other uses it.
  *   Generators and what treadle_model_text gives belong to their model: they go before it does.
@@ -58,12 +60,12 @@ typedef void treadle_log_fn(void *ctx, treadle_log_level level, const char *text
 TREADLE_API void treadle_log_set(treadle_log_level max_level, treadle_log_fn *fn, void *ctx);
 
 /* Restricts the instruction sets that kernels may use: "avx2" (up to it), "avx512", "none", "all", or a list
- * "avx2,avxvnni"; the environment variable TREADLE_CPU does the same before the first call. Set it before anything is opened.
- * TREADLE_INVALID_ARGUMENT names the known words. */
+ * "avx2,avxvnni"; the environment variable TREADLE_CPU does the same before the first call. Set it before anything is
+ * opened. TREADLE_INVALID_ARGUMENT names the known words. */
 TREADLE_API treadle_status treadle_cpu_set_mask(const char *mask, treadle_error *error);
 
-/* The CPU's name (static string), and the instruction sets in use ("avx2,avx512"; "" = plain C; valid until this thread asks
- * again). */
+/* The CPU's name (static string), and the instruction sets in use ("avx2,avx512"; "" = plain C; valid
+ * until this thread asks again). */
 TREADLE_API const char *treadle_cpu_name(void);
 TREADLE_API const char *treadle_cpu_features(void);
 

@@ -16,7 +16,8 @@ const char *treadle_version(void) { return TREADLE_VERSION_TEXT; }
 
 void treadle_free(void *memory) { td_free(memory); }
 
-/* The host's sink, behind one of the library's own type. Set before other threads use the library, like the log itself. */
+/* The host's sink, behind one of the library's own type. Set before other threads use the library, like the log
+ * itself. */
 static struct {
     treadle_log_fn *fn;
     void *ctx;

@@ -1,7 +1,8 @@
 /* base/alloc.h - heap memory with checked sizes. All of treadle's heap memory passes through here.
  *
- * A failed allocation is NULL, never an abort; the caller turns it into TREADLE_OUT_OF_MEMORY. A test executable may define
- * `bool td_alloc_test_fails(size_t bytes)`, asked before each allocation, to make some fail (tests/base/test_oom.c). */
+ * A failed allocation is NULL, never an abort; the caller turns it into TREADLE_OUT_OF_MEMORY. A test
+ * executable may define `bool td_alloc_test_fails(size_t bytes)`, asked before each allocation, to make some
+ * fail (tests/base/test_oom.c). */
 #ifndef TD_BASE_ALLOC_H
 #define TD_BASE_ALLOC_H
 

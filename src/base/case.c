@@ -1,4 +1,5 @@
-/* base/case.c - upper and lower case of single characters, whatever the locale. Source: Unicode's simple case mappings. */
+/* base/case.c - upper and lower case of single characters, whatever the locale. Source: Unicode's simple case
+ * mappings. */
 #include "base/utf8.h"
 
 typedef struct case_range {

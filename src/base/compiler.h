@@ -23,8 +23,8 @@
 #define TD_WEAK __attribute__((weak, visibility("hidden"))) /* may stay undefined; its address is then NULL */
 #define TD_CTZ64(x) __builtin_ctzll(x)                      /* x not 0 */
 #define TD_PREFETCH(p) __builtin_prefetch((p), 0, 3)
-/* Before a loop with a constant count of at most 32: unroll it whole, so that arrays indexed by it stay in registers. Not
- * under clang's sanitizers, whose checks in every copy take it minutes to compile. */
+/* Before a loop with a constant count of at most 32: unroll it whole, so that arrays indexed by it stay in registers.
+ * Not under clang's sanitizers, whose checks in every copy take it minutes to compile. */
 #if defined(__clang__)
 #if __has_feature(address_sanitizer) || __has_feature(undefined_behavior_sanitizer)
 #define TD_UNROLL

@@ -1,7 +1,7 @@
 /* base/cpu.h - instruction sets of this CPU, cut by a mask.
  *
- * The mask comes from td_cpu_set_mask or, before the first call, from the environment variable TREADLE_CPU: a name below
- * means "up to and including this one", "none" (or "c") the plain C reference, "all" everything found. */
+ * The mask comes from td_cpu_set_mask or, before the first call, from the environment variable TREADLE_CPU: a name
+ * below means "up to and including this one", "none" (or "c") the plain C reference, "all" everything found. */
 #ifndef TD_BASE_CPU_H
 #define TD_BASE_CPU_H
 

@@ -4,8 +4,9 @@
 
 #include "base/str.h"
 
-/* The smallest quota, in whole CPUs rounded up, of the groups that `self_cgroup` (the text of /proc/self/cgroup) names and
- * of their ancestors, as mounted at `mount_root` (/sys/fs/cgroup). Version 2 (cpu.max) and 1 (cpu.cfs_quota_us). 0: none. */
+/* The smallest quota, in whole CPUs rounded up, of the groups that `self_cgroup` (the text of /proc/self/cgroup)
+ * names and of their ancestors, as mounted at `mount_root` (/sys/fs/cgroup). Version 2 (cpu.max) and 1
+ * (cpu.cfs_quota_us). 0: none. */
 int td_cgroup_cpus(td_str self_cgroup, const char *mount_root);
 
 #endif

@@ -1,7 +1,7 @@
 /* base/file.c - reading, writing, mapping, listing and removing files.
  *
- * Invariant: only regular files are read or mapped (a fifo would block, a device never ends); what is opened is checked,
- * not the name before. Every error carries the path and the operating system's words. */
+ * Invariant: only regular files are read or mapped (a fifo would block, a device never ends); what is opened is
+ * checked, not the name before. Every error carries the path and the operating system's words. */
 #include "base/file.h"
 
 #include "base/alloc.h"

@@ -20,8 +20,9 @@ void td_mmap_drop(const void *from, size_t n); /* pages no longer needed; they c
 /* Reads a whole regular file into heap memory (td_free), NUL-terminated after n bytes. limit_bytes 0: no limit. */
 treadle_status td_file_read(const char *path, size_t limit_bytes, char **out, size_t *out_bytes, treadle_error *err);
 
-/* Writes aside ("path.tmp-PID-N") and renames, so that readers see the old file or the whole new one. What exists and is
- * a device, a pipe or a link is written through instead. Errors: IO (also for folders that are missing), OUT_OF_MEMORY. */
+/* Writes aside ("path.tmp-PID-N") and renames, so that readers see the old file or the whole new one. What
+ * exists and is a device, a pipe or a link is written through instead. Errors: IO (also for folders that
+ * are missing), OUT_OF_MEMORY. */
 treadle_status td_file_write(const char *path, const void *bytes, size_t n, treadle_error *err);
 
 bool td_path_exists(const char *path);
@@ -38,8 +39,8 @@ char *td_path_dir(td_arena *arena, const char *path); /* "." if there is none */
 
 /* Resolves `relative` inside `root` for reading: refuses absolute paths, "..", NULs, control characters, and links that
  * lead out of root, except into the blobs folder of a Hugging Face cache (root is .../snapshots/REV or a folder in it,
- * target .../blobs/...). On success *out is a path in the arena that may be opened; all links in it are resolved, so what
- * lies beside `relative` is found from root, not from *out.
+ * target .../blobs/...). On success *out is a path in the arena that may be opened; all links in it are resolved, so
+ * what lies beside `relative` is found from root, not from *out.
  * Errors: CONFIG (not a path inside), NOT_FOUND, IO. */
 treadle_status td_path_resolve_inside(td_arena *arena, const char *root, td_str relative, char **out,
                                       treadle_error *err);

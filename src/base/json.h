@@ -1,10 +1,11 @@
 /* base/json.h - JSON (RFC 8259) reader and writer.
  *
- * The reader makes a tree in an arena over the caller's bytes, which must outlive it: strings without escapes point into
- * them. Every value knows its byte offset, so that messages can point at it. Strict: duplicate keys, trailing text,
- * comments, trailing commas, NaN and Infinity, numbers too large for a double, bad UTF-8, lone surrogates, and more than
- * max_depth levels are refused, with line and column of the offending token. A byte order mark at the start is skipped.
- * Integers that fit int64 are exact; others and all with a point or exponent are doubles. At most 4 GiB of text. */
+ * The reader makes a tree in an arena over the caller's bytes, which must outlive it: strings without escapes
+ * point into them. Every value knows its byte offset, so that messages can point at it. Strict: duplicate keys,
+ * trailing text, comments, trailing commas, NaN and Infinity, numbers too large for a double, bad UTF-8, lone
+ * surrogates, and more than max_depth levels are refused, with line and column of the offending token. A byte
+ * order mark at the start is skipped. Integers that fit int64 are exact; others and all with a point or exponent
+ * are doubles. At most 4 GiB of text. */
 #ifndef TD_BASE_JSON_H
 #define TD_BASE_JSON_H
 

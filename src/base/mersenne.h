@@ -1,5 +1,5 @@
-/* base/mersenne.h - MT19937 (Matsumoto and Nishimura, 1998) with NumPy's RandomState on top: the same numbers from the same
- * seed, so that what random operators give can be checked against the standard's reference. Not for secrets. */
+/* base/mersenne.h - MT19937 (Matsumoto and Nishimura, 1998) with NumPy's RandomState on top: the same numbers from the
+ * same seed, so that what random operators give can be checked against the standard's reference. Not for secrets. */
 #ifndef TD_BASE_MERSENNE_H
 #define TD_BASE_MERSENNE_H
 

@@ -1,8 +1,8 @@
 /* base/pool.c - the thread pool.
  *
  * How a region is handed out. `ticket` holds the region's number (high half) and the parts not yet taken (low half). A
- * thread takes a part by lowering it by one with compare-and-swap. A region ends only when every part has been run, so a
- * successful swap proves that the region whose fn, arg and n_parts were read before it is still the current one; a
+ * thread takes a part by lowering it by one with compare-and-swap. A region ends only when every part has been run, so
+ * a successful swap proves that the region whose fn, arg and n_parts were read before it is still the current one; a
  * worker that wakes late finds no parts left and touches nothing. No thread has to be waited for that took no part.
  *
  * How threads wait. Spin for about 20 us, then sleep on a futex: on `epoch` for work, on `pending` for the end of a

@@ -1,5 +1,5 @@
-/* base/rng.c - PCG-XSH-RR 64/32 (O'Neill, "PCG: a family of simple fast space-efficient statistically good algorithms for
- * random number generation", 2014). */
+/* base/rng.c - PCG-XSH-RR 64/32 (O'Neill, "PCG: a family of simple fast space-efficient statistically good algorithms
+ * for random number generation", 2014). */
 #include "base/rng.h"
 
 void td_rng_seed(td_rng *rng, uint64_t seed, uint64_t stream) {

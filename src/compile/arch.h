@@ -1,10 +1,11 @@
-/* compile/arch.h - architectures as data: which tensors a model has, of which shapes, and how its parts are put together.
+/* compile/arch.h - architectures as data: which tensors a model has, of which shapes, and
+ * how its parts are put together.
  *
  * A row of the table (arch.c) says all that differs between architectures; the graph builder (parts.h) has one function
- * per part and reads the row. Resolving a checkpoint checks that every tensor which the row needs is there in its shape,
- * and that the checkpoint holds no tensor that the row does not know: such a model would be computed wrongly.
- * Hyperparameters come from the keys of a GGUF file (arch_gguf.c) or from config.json (arch_hf.c); past that, a model is
- * the same whatever it came from. */
+ * per part and reads the row. Resolving a checkpoint checks that every tensor which the row needs is there in its
+ * shape, and that the checkpoint holds no tensor that the row does not know: such a model would be computed wrongly.
+ * Hyperparameters come from the keys of a GGUF file (arch_gguf.c) or from config.json (arch_hf.c); past that, a model
+ * is the same whatever it came from. */
 #ifndef TD_COMPILE_ARCH_H
 #define TD_COMPILE_ARCH_H
 
@@ -144,7 +145,8 @@ struct td_model {
     const td_source_tensor *(*layers)[TD_LT_COUNT], *(*encoder_layers)[TD_LT_COUNT];
 };
 
-/* More positions than this get no place in the cos and sin tables: two tables of this length with 64 columns are 512 MB. */
+/* More positions than this get no place in the cos and sin tables: two tables of this length
+ * with 64 columns are 512 MB. */
 enum { TD_MAX_CONTEXT = 1 << 20 };
 
 /* Reads hyperparameters and finds all tensors. Arrays live in the arena. */

@@ -124,7 +124,8 @@ static treadle_status read_llama3(const config *c, td_model *m) {
     return TREADLE_OK;
 }
 
-/* The factor on cos and sin: as it is given, or from the mscale numbers, or 1 + 0.1 ln(factor), which the tables multiply. */
+/* The factor on cos and sin: as it is given, or from the mscale numbers, or 1 + 0.1
+ * ln(factor), which the tables multiply. */
 static treadle_status read_yarn(const config *c, td_model *m) {
     double given, mscale, mscale_all;
     TD_TRY(read_factor(c, m));

@@ -1,4 +1,5 @@
-/* compile/checkpoint.h - what is compiled: a GGUF file, or a folder of Hugging Face. One is set, `source` is its tensors. */
+/* compile/checkpoint.h - what is compiled: a GGUF file, or a folder of Hugging Face. One is
+ * set, `source` is its tensors. */
 #ifndef TD_COMPILE_CHECKPOINT_H
 #define TD_COMPILE_CHECKPOINT_H
 
@@ -11,8 +12,8 @@ typedef struct td_checkpoint {
     const td_tensor_set *source;
 } td_checkpoint;
 
-/* Looks at what the path is: a file that starts as GGUF does, or a folder (config.json or model.safetensors in it stand for
- * the folder). Anything else is refused with what was expected. */
+/* Looks at what the path is: a file that starts as GGUF does, or a folder (config.json or model.safetensors in it stand
+ * for the folder). Anything else is refused with what was expected. */
 treadle_status td_checkpoint_open(const char *path, td_checkpoint *out, treadle_error *err);
 void td_checkpoint_close(td_checkpoint *checkpoint);
 

@@ -10,8 +10,8 @@
  *     tokenizer.json                  copied, or built from a GGUF file's vocabulary (left out if not understood)
  *     tokenizer_config.json ...       special tokens, chat template
  *
- * Quantised weights are carried over, never requantised. A value is scale * (code - zero) or scale * code + minimum, with
- * scales and minima per block; the codes become, by what their format needs:
+ * Quantised weights are carried over, never requantised. A value is scale * (code - zero) or scale * code + minimum,
+ * with scales and minima per block; the codes become, by what their format needs:
  *
  *     MatMulNBits            2, 4, 8 bits, codes moved to the default zero point; minima as float zero points -minimum/scale
  *                            (a block whose scale is 0 gets scale = minimum, zero point -1, codes 0)
@@ -27,10 +27,10 @@
  *     BlockAffineGather(codes, indices, scales, minima) -> output    attribute bits
  *         output float32 [indices..., K]: row indices[...] of W; indices int64, -N <= index < N
  *
- * A tied head and its embedding table are initializers over the same bytes of the data file. float16 and bfloat16 matrices
- * stay as they are; the graph casts them, so computing is float32. Vectors, convolutions and tables of positions, which are
- * small, are float32. Memory use is bounded whatever the model's size: the
- * source is mapped, the data file is written in pieces. */
+ * A tied head and its embedding table are initializers over the same bytes of the data file. float16 and bfloat16
+ * matrices stay as they are; the graph casts them, so computing is float32. Vectors, convolutions and tables of
+ * positions, which are small, are float32. Memory use is bounded whatever the model's size: the source is mapped, the
+ * data file is written in pieces. */
 #ifndef TD_COMPILE_COMPILE_H
 #define TD_COMPILE_COMPILE_H
 
@@ -38,7 +38,8 @@
 
 #include <stdbool.h>
 
-/* Told now and then; `total` is constant until the last call, whose `done` and `total` are equal. false: stop, td_compile returns TREADLE_CANCELLED. */
+/* Told now and then; `total` is constant until the last call, whose `done` and `total` are equal. false: stop,
+ * td_compile returns TREADLE_CANCELLED. */
 typedef bool td_compile_progress_fn(void *ctx, uint64_t done, uint64_t total, const char *what);
 /* A remark for the user, e.g. that the pre-tokenizer is not known. */
 typedef void td_compile_note_fn(void *ctx, const char *text);

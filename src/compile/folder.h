@@ -1,6 +1,7 @@
 /* compile/folder.h - the output folder: made aside, put in place whole.
  *
- * A folder is replaced only if treadle made it: its graphs say so, and it holds no file that the compiler does not write. Nothing outside the folder and its neighbours "DIR.tmp-PID-N" is touched. */
+ * A folder is replaced only if treadle made it: its graphs say so, and it holds no file that the compiler does not
+ * write. Nothing outside the folder and its neighbours "DIR.tmp-PID-N" is touched. */
 #ifndef TD_COMPILE_FOLDER_H
 #define TD_COMPILE_FOLDER_H
 

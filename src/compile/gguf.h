@@ -1,7 +1,7 @@
 /* compile/gguf.h - reader of GGUF files, versions 2 and 3, little-endian.
  *
- * The file is mapped; strings, arrays and tensor bytes are views into it. Everything is checked when opened: a reader of
- * an open file cannot step outside. Source: ggml's docs/gguf.md. */
+ * The file is mapped; strings, arrays and tensor bytes are views into it. Everything is checked when opened: a reader
+ * of an open file cannot step outside. Source: ggml's docs/gguf.md. */
 #ifndef TD_COMPILE_GGUF_H
 #define TD_COMPILE_GGUF_H
 

@@ -1,8 +1,8 @@
 /* compile/graph.h - building an ONNX graph: nodes, constants, inputs, outputs, by names.
  *
- * Everything lives in the caller's arena. A failed allocation is remembered in `failed`; all calls are then harmless and
- * return empty names or NULL, so that a builder needs one check at its end. Node and value names are one: a node called
- * "layers.0.attn" makes the value "layers.0.attn" (further outputs are given names of their own). */
+ * Everything lives in the caller's arena. A failed allocation is remembered in `failed`; all calls are then harmless
+ * and return empty names or NULL, so that a builder needs one check at its end. Node and value names are one: a node
+ * called "layers.0.attn" makes the value "layers.0.attn" (further outputs are given names of their own). */
 #ifndef TD_COMPILE_GRAPH_H
 #define TD_COMPILE_GRAPH_H
 

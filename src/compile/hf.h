@@ -1,5 +1,5 @@
-/* compile/hf.h - a checkpoint folder as Hugging Face libraries write it: config.json, and the weights as model.safetensors
- * or in several files behind model.safetensors.index.json.
+/* compile/hf.h - a checkpoint folder as Hugging Face libraries write it: config.json, and the weights as
+ * model.safetensors or in several files behind model.safetensors.index.json.
  *
  * The folder may be a cache of the hub, whose files are links into its blobs folder; no other link that leads out is
  * followed. Weight files are mapped for as long as this is open. */

@@ -1,8 +1,8 @@
 /* compile/parts_attention.c - grouped-query attention with rotary embedding and a KV cache.
  *
- * Fused: com.microsoft GroupQueryAttention, q, k and v from one matrix where they are of one format. Its lengths come from
- * attention_mask the way ORT GenAI's builder does it. Unfused, where ORT's kernel refuses the head size: the same in
- * standard operators, positions from the input position_ids. */
+ * Fused: com.microsoft GroupQueryAttention, q, k and v from one matrix where they are of one format. Its lengths come
+ * from attention_mask the way ORT GenAI's builder does it. Unfused, where ORT's kernel refuses the head size: the same
+ * in standard operators, positions from the input position_ids. */
 #include "compile/parts.h"
 
 #include <math.h>

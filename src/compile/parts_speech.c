@@ -6,8 +6,8 @@
  *              present_key_self_N, present_value_self_N, and cross_qk_N [batch, heads, tokens, steps], the weights of the
  *              cross-attention (for times of words; a runtime that does not ask for them need not make them)
  *
- * Keys and values of the cross-attention are made once, by the encoder. Positions of the decoder go on from the length of
- * its cache. Standard operators of opset 23, but for the sums before the norms. */
+ * Keys and values of the cross-attention are made once, by the encoder. Positions of the decoder go on from the length
+ * of its cache. Standard operators of opset 23, but for the sums before the norms. */
 #include "compile/parts.h"
 
 static const td_str none = {NULL, 0};

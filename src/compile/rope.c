@@ -1,8 +1,8 @@
 /* compile/rope.c - the tables of the rotary embedding.
  *
- * Angles are position * frequency in float32, as transformers has them. Frequencies: base^(-2i/d), divided per frequency by
- * rope_freqs (the llama 3 scaling in a GGUF), linearly scaled, by YaRN (Peng et al., arXiv 2309.00071), or as Llama 3 does it
- * (the low frequencies divided, the high ones kept, a ramp between). */
+ * Angles are position * frequency in float32, as transformers has them. Frequencies: base^(-2i/d), divided per
+ * frequency by rope_freqs (the llama 3 scaling in a GGUF), linearly scaled, by YaRN (Peng et al., arXiv 2309.00071), or
+ * as Llama 3 does it (the low frequencies divided, the high ones kept, a ramp between). */
 #include "compile/parts.h"
 
 #include "base/alloc.h"

@@ -3,8 +3,8 @@
  *     u64 little-endian n | n bytes of JSON, an object | the tensors' bytes
  *     {"__metadata__": {text: text}, NAME: {"dtype": "F16", "shape": [...], "data_offsets": [begin, end]}, ...}
  *
- * Offsets count from the end of the JSON. Everything is checked: sizes agree with shapes, and the tensors cover the rest of
- * the file without gap or overlap, as the format asks. Names and bytes become views; nothing is copied.
+ * Offsets count from the end of the JSON. Everything is checked: sizes agree with shapes, and the tensors cover the
+ * rest of the file without gap or overlap, as the format asks. Names and bytes become views; nothing is copied.
  * Source: the format's description in the README of huggingface/safetensors. */
 #ifndef TD_COMPILE_SAFETENSORS_H
 #define TD_COMPILE_SAFETENSORS_H

@@ -1,7 +1,7 @@
 /* compile/tensor_set.h - the tensors of a checkpoint, whatever kind of file they lie in.
  *
- * Bytes are views into mapped files, which their reader owns and has checked: [data, data + bytes) is inside. Nothing is
- * said of alignment. */
+ * Bytes are views into mapped files, which their reader owns and has checked: [data, data + bytes) is inside.
+ * Nothing is said of alignment. */
 #ifndef TD_COMPILE_TENSOR_SET_H
 #define TD_COMPILE_TENSOR_SET_H
 

@@ -1,8 +1,8 @@
 /* compile/tokenizer.c - tokenizer.json (Hugging Face form) from a vocabulary.
  *
- * Byte-level BPE: one Split per pattern of the pre-tokenizer, then ByteLevel. SentencePiece BPE: the same model with byte
- * fallback, merges reconstructed from the scores: every way to cut a token into two tokens is a merge, ranked by the
- * token's score, which is the order in which SentencePiece joins pieces. */
+ * Byte-level BPE: one Split per pattern of the pre-tokenizer, then ByteLevel. SentencePiece BPE: the same model with
+ * byte fallback, merges reconstructed from the scores: every way to cut a token into two tokens is a merge, ranked by
+ * the token's score, which is the order in which SentencePiece joins pieces. */
 #include "compile/tokenizer.h"
 
 #include "base/alloc.h"
@@ -71,7 +71,8 @@ static void write_pair(td_json_writer *w, td_str left, td_str right) {
     td_json_end_array(w);
 }
 
-/* Tokens longer than this are never made by merging anything but themselves; cutting a hostile one would take quadratic time. */
+/* Tokens longer than this are never made by merging anything but themselves; cutting a hostile
+ * one would take quadratic time. */
 enum { MAX_CUT_BYTES = 1024 };
 
 static treadle_status write_score_merges(const td_vocab *v, td_json_writer *w, treadle_error *err) {

@@ -1,7 +1,7 @@
 /* compile/vocab.h - the vocabulary of a GGUF file: tokens, their kinds, special ids, end-of-generation ids.
  *
- * Follows llama.cpp (src/llama-vocab.cpp): defaults, token texts that end a generation whatever the file says, and texts
- * that are special whatever their type says. */
+ * Follows llama.cpp (src/llama-vocab.cpp): defaults, token texts that end a generation whatever the file says, and
+ * texts that are special whatever their type says. */
 #ifndef TD_COMPILE_VOCAB_H
 #define TD_COMPILE_VOCAB_H
 

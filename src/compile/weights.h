@@ -20,7 +20,8 @@ typedef struct td_weights {
 } td_weights;
 
 /* Rows of one tensor, perhaps in another order. rotary > 0: in every head of head_dim rows the first `rotary` rows hold
- * pairs (2i, 2i+1) of an interleaved rotary embedding and are moved to (i, i + rotary / 2), the order of rotate-half. */
+ * pairs (2i, 2i+1) of an interleaved rotary embedding and are moved to (i, i + rotary / 2), the order of
+ * rotate-half. */
 typedef struct td_rows {
     const td_source_tensor *tensor;
     int64_t head_dim, rotary;

@@ -3,10 +3,10 @@
  *   genai_config.json --parse--> (version 1 --translate-->) tree --settings, check, preset--> + generation_config.json,
  *   tokenizer files --> td_config
  *
- * Without a genai_config.json (or without a pipeline in it) the sessions are the .onnx files of the folder. The flow may stay
- * empty: the plan then finds it from the graphs. Every value of the tree knows its source (config/tree.h). All problems are
- * collected as messages; a config with errors is still returned as far as it could be read, so that the plan can check more.
- * Source: the contract of the config, sections 1, 5 and 6. */
+ * Without a genai_config.json (or without a pipeline in it) the sessions are the .onnx files of the folder. The flow
+ * may stay empty: the plan then finds it from the graphs. Every value of the tree knows its source (config/tree.h). All
+ * problems are collected as messages; a config with errors is still returned as far as it could be read, so that the
+ * plan can check more. Source: the contract of the config, sections 1, 5 and 6. */
 #ifndef TD_CONFIG_CONFIG_H
 #define TD_CONFIG_CONFIG_H
 
@@ -150,8 +150,8 @@ typedef struct td_alignment_head {
     int32_t layer, head;
 } td_alignment_head;
 
-/* generation.transcription: how a speech recogniser's decoder is prompted and how its timestamps read. Our addition to the
- * format; what is not declared comes from the generation_config.json that such models ship. Ids: -1 is none. */
+/* generation.transcription: how a speech recogniser's decoder is prompted and how its timestamps read. Our addition to
+ * the format; what is not declared comes from the generation_config.json that such models ship. Ids: -1 is none. */
 typedef struct td_config_transcription {
     bool declared;     /* there is such a section */
     bool multilingual; /* the prompt holds a language and a task. Default: whether there are languages */
@@ -225,8 +225,9 @@ typedef struct td_config {
     const char *dir;             /* the model folder */
     const char *file;            /* the config file; NULL: none */
     td_json *root;               /* the expanded tree, an object; never NULL */
-    /* 2, 1, or 0 without a config. What a version 1 file says about a graph is a hint: names, wires, pairs and patterns that the
-     * graph does not have, and dtypes or kinds that differ, give a note where a version 2 file gives an error. */
+    /* 2, 1, or 0 without a config. What a version 1 file says about a graph is a hint: names, wires, pairs
+     * and patterns that the graph does not have, and dtypes or kinds that differ, give a note where a
+     * version 2 file gives an error. */
     int version;
 
     td_config_session *sessions;
@@ -252,14 +253,16 @@ typedef struct td_config_options {
     size_t n_plugin_dirs;
     /* The host's engine for all sessions, whatever they say. NULL: none */
     const char *engine;
-    /* The execution providers of an engine, NULL-terminated; NULL: the engine itself is missing, *why (in memory that outlives
-     * the messages) says why. Asked only if a session wants more than light on the CPU. No function: there is no other engine. */
+    /* The execution providers of an engine, NULL-terminated; NULL: the engine itself is missing, *why (in memory
+     * that outlives the messages) says why. Asked only if a session wants more than light on the CPU. No
+     * function: there is no other engine. */
     const char *const *(*list_providers)(td_engine_kind engine, void *context, const char **why);
     void *context;
 } td_config_options;
 
-/* Reads the config of a model folder, or of one .onnx file; the files must outlive it. Problems go to messages (whose arena must
- * outlive their use); the status is not OK only if nothing could be read: out of memory. options NULL: defaults. */
+/* Reads the config of a model folder, or of one .onnx file; the files must outlive it. Problems go to
+ * messages (whose arena must outlive their use); the status is not OK only if nothing could be read: out of
+ * memory. options NULL: defaults. */
 treadle_status td_config_load(const td_model_files *files, const td_config_options *options, td_messages *messages,
                               td_config **out, treadle_error *err);
 void td_config_free(td_config *config);

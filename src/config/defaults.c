@@ -1,5 +1,5 @@
-/* config/defaults.c - defaults that files of Hugging Face beside the config supply: generation_config.json, the tokenizer's files,
- * and sentence-transformers' modules.json. Each goes under what the config says. */
+/* config/defaults.c - defaults that files of Hugging Face beside the config supply: generation_config.json, the
+ * tokenizer's files, and sentence-transformers' modules.json. Each goes under what the config says. */
 #include "config/defaults.h"
 #include "base/file.h"
 #include "config/fields.h"

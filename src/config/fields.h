@@ -1,5 +1,5 @@
-/* config/fields.h - what a version 2 config may hold, as a table: the validator reads it, and so does the test that keeps
- * schema/genai_config.v2.schema.json true. */
+/* config/fields.h - what a version 2 config may hold, as a table: the validator reads it, and so does the test that
+ * keeps schema/genai_config.v2.schema.json true. */
 #ifndef TD_CONFIG_FIELDS_H
 #define TD_CONFIG_FIELDS_H
 
@@ -45,7 +45,8 @@ extern const td_field td_config_root;
 /* What an object of that kind holds under a key; NULL: the table does not say. */
 const td_field *td_field_child(const td_field *object, td_str key);
 
-/* Adds a message for everything in value that the table does not allow. Unknown keys are warnings, or errors if strict. */
+/* Adds a message for everything in value that the table does not allow. Unknown keys are warnings, or errors if
+ * strict. */
 void td_fields_check(const td_json *value, const td_field *members, bool strict, td_messages *messages);
 
 /* Whether a value may stand at group[.subgroup].key of a config; for files of others, whose faults are no errors. */

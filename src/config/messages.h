@@ -1,6 +1,7 @@
 /* config/messages.h - what a check has to say: errors, warnings and notes with their places, all in one list.
  *
- * Independent problems are all collected; a message keeps the text apart from the place. Everything lives in an arena. */
+ * Independent problems are all collected; a message keeps the text apart from the place. Everything lives in an
+ * arena. */
 #ifndef TD_CONFIG_MESSAGES_H
 #define TD_CONFIG_MESSAGES_H
 

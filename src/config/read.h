@@ -1,5 +1,6 @@
-/* config/read.h - what the files share that turn the expanded tree into the typed struct. What has a wrong type was reported by the
- * table check and reads as absent; relations between fields are reported here. Functions return false when out of memory. */
+/* config/read.h - what the files share that turn the expanded tree into the typed struct. What has a wrong type
+ * was reported by the table check and reads as absent; relations between fields are reported here. Functions
+ * return false when out of memory. */
 #ifndef TD_CONFIG_READ_H
 #define TD_CONFIG_READ_H
 

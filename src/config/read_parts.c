@@ -56,8 +56,8 @@ bool td_read_plugin(td_config *c, const td_json *plugin, const td_config_options
 
 /* --- preprocessing */
 
-/* A JSON file must at least be JSON; what it says is the media module's business. A file that the model carries has no path: its
- * tree takes the place of its name. */
+/* A JSON file must at least be JSON; what it says is the media module's business. A file that the model carries has no
+ * path: its tree takes the place of its name. */
 static bool check_preprocess_text(td_config *c, td_config_preprocess *p, const char *name, td_messages *m) {
     td_str text = {0};
     const char *shown = NULL;

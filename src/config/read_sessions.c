@@ -75,8 +75,8 @@ static const char *find_provider(const char *const *list, td_str wanted) {
     return NULL;
 }
 
-/* A provider other than the CPU's implies the engine that has providers; the host's word wins over both. Version 1 files name the
- * machine that they were made for: on another one they run on the CPU, which is said. */
+/* A provider other than the CPU's implies the engine that has providers; the host's word wins over both. Version 1
+ * files name the machine that they were made for: on another one they run on the CPU, which is said. */
 static void find_engine(const td_config *c, td_config_session *s, const td_config_options *options, td_messages *m) {
     static const char *const cpu_only[] = {"CPUExecutionProvider", NULL};
     const td_json *engine = td_json_get(s->json, "engine"), *provider = td_json_get(s->json, "execution_provider");

@@ -1,6 +1,7 @@
-/* config/sessions.c - the sessions of a folder that has no config, or whose config has no pipeline: every .onnx file, named after
- * itself, and every sub-folder with a model.onnx, named after the folder. The latter also where a version 1 file leaves them out.
- * Where the folder has no graph of its own, those of a sub-folder are the sessions (onnx/, as exports for browsers lie). */
+/* config/sessions.c - the sessions of a folder that has no config, or whose config has no pipeline: every .onnx
+ * file, named after itself, and every sub-folder with a model.onnx, named after the folder. The latter also where a
+ * version 1 file leaves them out. Where the folder has no graph of its own, those of a sub-folder are the sessions
+ * (onnx/, as exports for browsers lie). */
 #include "config/config.h"
 
 #include "base/file.h"
@@ -30,7 +31,8 @@ static char **list(td_config *c, const char *dir, size_t *n, td_messages *messag
     return NULL;
 }
 
-/* Adds the graphs of one sub-folder: its model.onnx, named after the folder; else, or with all, each of them, named after itself. */
+/* Adds the graphs of one sub-folder: its model.onnx, named after the folder; else, or with all, each
+ * of them, named after itself. */
 static bool scan_folder(td_config *c, td_json *sessions, const td_source *source, const char *folder, bool all,
                         td_messages *messages) {
     size_t n = 0;
@@ -56,7 +58,8 @@ static bool scan_folder(td_config *c, td_json *sessions, const td_source *source
     return true;
 }
 
-/* The folder's own graphs; sub-folders with a model.onnx; and where neither are, or all are in one sub-folder, all that that one has. */
+/* The folder's own graphs; sub-folders with a model.onnx; and where neither are, or all are in one
+ * sub-folder, all that that one has. */
 static bool scan(td_config *c, td_json *sessions, const td_source *source, bool folders_only, td_messages *messages) {
     size_t n = 0, n_own = 0, n_folders = 0;
     bool ok;

@@ -61,8 +61,8 @@ static const td_field *field_of(const spot *s, td_str key) {
     return td_field_child(s->field, key);
 }
 
-/* The member under a key, made where it is missing. A list is a list: what is one value alone becomes its first item if the pointer
- * goes on with an index. NULL: out of memory. */
+/* The member under a key, made where it is missing. A list is a list: what is one value alone becomes its first item if
+ * the pointer goes on with an index. NULL: out of memory. */
 static td_json *member_of(td_config *c, const spot *s, td_str key, bool index_follows, const td_source *source) {
     const td_field *field = field_of(s, key);
     bool list = field && field->flags & TD_FIELD_LIST && index_follows;

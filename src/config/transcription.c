@@ -1,5 +1,6 @@
-/* config/transcription.c - what generation.transcription leaves open, from the tokenizer's added tokens: speech recognisers write the
- * languages, the tasks and the other parts of their decoder's prompt as tokens of fixed form ("<|en|>", "<|transcribe|>"). */
+/* config/transcription.c - what generation.transcription leaves open, from the tokenizer's added tokens: speech
+ * recognisers write the languages, the tasks and the other parts of their decoder's prompt as tokens of fixed form
+ * ("<|en|>", "<|transcribe|>"). */
 #include "config/defaults.h"
 
 typedef struct named_rows {

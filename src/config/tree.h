@@ -1,8 +1,8 @@
 /* config/tree.h - the config as one JSON tree whose every value knows the text it came from.
  *
  * A td_json_parse tree belongs to one text. The expanded config is made of several (the file, a preset, the caller's
- * settings, files of Hugging Face), so each value is copied into a td_config_value that carries its source. All functions
- * return values of this kind as td_json *, which is their first member. Values live in an arena. */
+ * settings, files of Hugging Face), so each value is copied into a td_config_value that carries its source. All
+ * functions return values of this kind as td_json *, which is their first member. Values live in an arena. */
 #ifndef TD_CONFIG_TREE_H
 #define TD_CONFIG_TREE_H
 

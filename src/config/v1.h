@@ -1,9 +1,9 @@
-/* config/v1.h - what the files share that translate a version 1 config (a root with "model", no "version") into the tree of a version 2
- * one.
+/* config/v1.h - what the files share that translate a version 1 config (a root with "model", no "version")
+ * into the tree of a version 2 one.
  *
- * Every translated value remembers the one it came from, so messages and origins show where it stands in the file. What version 1
- * says about a graph is a hint: the plan lets the graph win. What depends on model.type is in one table (v1_types.c) and nowhere
- * else; an unknown type has no row and is run by its structure.
+ * Every translated value remembers the one it came from, so messages and origins show where it stands in the file. What
+ * version 1 says about a graph is a hint: the plan lets the graph win. What depends on model.type is in one table
+ * (v1_types.c) and nowhere else; an unknown type has no row and is run by its structure.
  * Source: the schema of version 1 as ONNX Runtime GenAI reads it; the contract of the config, section 7. */
 #ifndef TD_CONFIG_V1_H
 #define TD_CONFIG_V1_H

@@ -1,5 +1,5 @@
-/* config/v1_fields.c - the keys of version 1, for "unknown key". Values are checked once they are translated, against the table of
- * version 2; what is not translated is not looked into. */
+/* config/v1_fields.c - the keys of version 1, for "unknown key". Values are checked once they are translated, against
+ * the table of version 2; what is not translated is not looked into. */
 #include "config/fields.h"
 #include "config/v1.h"
 

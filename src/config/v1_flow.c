@@ -1,5 +1,5 @@
-/* config/v1_flow.c - the flow of the sections, the wires between names that differ, and state. Where the file says too little, the flow
- * is left to the plan. */
+/* config/v1_flow.c - the flow of the sections, the wires between names that differ, and state. Where the file says too
+ * little, the flow is left to the plan. */
 #include "config/v1.h"
 
 enum { MAX_LAYERS = 4096, MAX_WIRES = 1024 };

@@ -1,5 +1,5 @@
-/* config/v1_sessions.c - the sections of a version 1 model that name a file: sessions, their providers and options, and the names of
- * their inputs and outputs where they differ from the roles'. */
+/* config/v1_sessions.c - the sections of a version 1 model that name a file: sessions, their providers and options, and
+ * the names of their inputs and outputs where they differ from the roles'. */
 #include "config/v1.h"
 
 typedef struct io_row {
@@ -86,8 +86,8 @@ void td_v1_add_session(td_v1 *v, td_str name, const td_json *section, const td_j
     add_options(v, session, section, fallback);
 }
 
-/* As without a config: what lies in a folder as model.onnx has the folder's name. A section called decoder without a decoder in it is
- * just a model. */
+/* As without a config: what lies in a folder as model.onnx has the folder's name. A section called decoder without a
+ * decoder in it is just a model. */
 td_str td_v1_session_name(const td_v1 *v, const char *section_name) {
     const td_json *section = td_json_get(v->model, section_name);
     td_str file = td_json_string_or(section, "filename", "");

@@ -1,5 +1,5 @@
-/* config/v1_stages.c - decoder.pipeline and vision.pipeline: stages become sessions and steps of the flow, and names that a stage
- * forwards become wires. */
+/* config/v1_stages.c - decoder.pipeline and vision.pipeline: stages become sessions and steps of the flow, and names
+ * that a stage forwards become wires. */
 #include "config/v1.h"
 
 enum { MAX_STAGES = 64 };

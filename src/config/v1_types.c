@@ -1,5 +1,6 @@
-/* config/v1_types.c - what version 1 hangs on model.type, as data: type to fields. The only place of this module that knows names of
- * models; anything not here is found from the graphs. Source: every place where ONNX Runtime GenAI asks for the type. */
+/* config/v1_types.c - what version 1 hangs on model.type, as data: type to fields. The only place of this
+ * module that knows names of models; anything not here is found from the graphs. Source: every place where ONNX
+ * Runtime GenAI asks for the type. */
 #include "config/v1.h"
 
 static const td_v1_prompt padded_grid = {"<|image_pad|>", "<|image_pad|>", "grid/merge^2", NULL, NULL};

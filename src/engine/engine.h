@@ -1,8 +1,8 @@
 /* engine/engine.h - what runs a graph, seen from the pipeline: a vtable per engine, and the registry of engines.
  *
- * A session is an opened graph, immutable and shared by threads; a context is one mutable run state over it, used by one thread
- * at a time. Runs bind values by index; the rules for outputs, aliasing and picked rows are those of td_light_run and
- * td_light_pick_rows. A signature is what a file says of itself without its weights. */
+ * A session is an opened graph, immutable and shared by threads; a context is one mutable run state over it, used by
+ * one thread at a time. Runs bind values by index; the rules for outputs, aliasing and picked rows are those of
+ * td_light_run and td_light_pick_rows. A signature is what a file says of itself without its weights. */
 #ifndef TD_ENGINE_ENGINE_H
 #define TD_ENGINE_ENGINE_H
 
@@ -35,7 +35,8 @@ enum {
     TD_ENGINE_GIVES = 1 << 3,      /* outputs in memory of a context have a buffer, so that they can be kept */
 };
 
-/* How a session is opened, for every engine; what an engine has no use for it ignores. Borrowed, also by open sessions. */
+/* How a session is opened, for every engine; what an engine has no use for it ignores. Borrowed, also by open
+ * sessions. */
 typedef struct td_engine_options {
     const char *engine; /* the host's choice for every session; NULL: as the config says, light where it says nothing */
     int n_threads;      /* 0: all CPUs of this process */
@@ -56,13 +57,14 @@ typedef struct td_engine_options {
     const td_json *run_options;
 } td_engine_options;
 
-/* An output that was asked for in memory of the context may outlive the context's next run: if its tensor.buffer is set, whoever retains
- * that keeps the value, and as an input of a session of the same engine it is taken as it is, without a copy. */
+/* An output that was asked for in memory of the context may outlive the context's next run: if its
+ * tensor.buffer is set, whoever retains that keeps the value, and as an input of a session of the same engine
+ * it is taken as it is, without a copy. */
 typedef struct td_engine {
     const char *name;
     unsigned capabilities;
-    /* The execution providers that sessions can name on this machine, NULL-terminated, in the arena. Fails where the engine itself
-     * is not there. Only what options say of libraries counts. */
+    /* The execution providers that sessions can name on this machine, NULL-terminated, in the arena. Fails where the
+     * engine itself is not there. Only what options say of libraries counts. */
     treadle_status (*providers)(const td_engine_options *options, td_arena *arena, const char *const **out,
                                 treadle_error *err);
     treadle_status (*open)(const char *path, const td_engine_options *options, td_session **out, treadle_error *err);
@@ -75,20 +77,21 @@ typedef struct td_engine {
     ptrdiff_t (*find_output)(const td_session *session, td_str name);
     /* What is known of an output, by inference too; NULL: the engine does not say. */
     const td_light_port *(*output)(const td_session *session, size_t index);
-    /* Whether this input and this output may be bound to one memory (with the same strides) so that nothing is copied. */
+    /* Whether this input and this output may be bound to one memory (with the same strides) so that nothing is
+     * copied. */
     bool (*aliases)(const td_session *session, size_t input, size_t output);
     treadle_status (*ctx_new)(const td_session *session, td_session_ctx **out, treadle_error *err);
     void (*ctx_free)(td_session_ctx *ctx);
     treadle_status (*run)(td_session_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
                           treadle_error *err);
-    /* While on, a run ends soon, with TREADLE_CANCELLED, and so does every later one. The one function that any thread may call
-     * while another runs the context. */
+    /* While on, a run ends soon, with TREADLE_CANCELLED, and so does every later one. The one function that any thread
+     * may call while another runs the context. */
     void (*interrupt)(td_session_ctx *ctx, bool on);
     bool (*can_pick_rows)(const td_session *session, size_t output);
     treadle_status (*pick_rows)(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
                                 treadle_error *err);
-    /* Says that values of this output only ever become inputs of sessions of this engine (state, wires): they may then stay on the
-     * device, and their data must not be read. Off at first. */
+    /* Says that values of this output only ever become inputs of sessions of this engine (state, wires): they may then
+     * stay on the device, and their data must not be read. Off at first. */
     void (*keep)(td_session_ctx *ctx, size_t output, bool on);
     /* Copies a kept value to host memory of the same dtype and shape. */
     treadle_status (*to_host)(td_session_ctx *ctx, const td_tensor *from, const td_tensor *to, treadle_error *err);
@@ -108,9 +111,10 @@ typedef struct td_engine_wish {
     const td_json *provider_options, *session_options, *run_options;
 } td_engine_wish;
 
-/* The engine of one session and the options to open it with: the host's choice (base->engine) wins over the config's; a provider
- * other than the CPU's implies ort. A host that forces light drops the provider. out_options borrows from base and wish.
- * TREADLE_CONFIG: no engine of that name. Does not say whether the engine works here: td_engine.providers does. */
+/* The engine of one session and the options to open it with: the host's choice (base->engine) wins over the
+ * config's; a provider other than the CPU's implies ort. A host that forces light drops the provider.
+ * out_options borrows from base and wish. TREADLE_CONFIG: no engine of that name. Does not say whether the
+ * engine works here: td_engine.providers does. */
 treadle_status td_engine_for_session(const td_engine_options *base, const td_engine_wish *wish,
                                      const td_engine **out_engine, td_engine_options *out_options, treadle_error *err);
 

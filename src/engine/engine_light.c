@@ -1,4 +1,5 @@
-/* engine/engine_light.c - the native engine behind the vtable. Sessions and contexts are td_light and td_light_ctx themselves. */
+/* engine/engine_light.c - the native engine behind the vtable. Sessions and contexts are td_light
+ * and td_light_ctx themselves. */
 #include "base/cpu.h"
 #include "engine/engine.h"
 

@@ -1,9 +1,10 @@
 /* engine/engine_ort.c - ONNX Runtime behind the engine's vtable.
  *
- * A session is the file's signature, which orders and names inputs and outputs, and an OrtSession. A context is scratch for one run at
- * a time and the outputs of the latest one. An output in memory of the context is an OrtValue in a td_buffer: whoever retains the
- * buffer keeps it beyond the next run, and gets it back in as an input without a copy. An output that is bound to the caller's memory is
- * written there by ONNX Runtime where its shape is known beforehand, else copied there after the run.
+ * A session is the file's signature, which orders and names inputs and outputs, and an OrtSession. A context is scratch
+ * for one run at a time and the outputs of the latest one. An output in memory of the context is an OrtValue in a
+ * td_buffer: whoever retains the buffer keeps it beyond the next run, and gets it back in as an input without a copy.
+ * An output that is bound to the caller's memory is written there by ONNX Runtime where its shape is known beforehand,
+ * else copied there after the run.
  * Only GroupQueryAttention extends a cache in place: it sees one memory as past and present, both at full capacity. */
 #include "engine/ort.h"
 
@@ -235,7 +236,8 @@ static treadle_status engine_ctx_new(const td_session *session, td_session_ctx *
 
 /* --- running */
 
-/* A past that shares its output's memory is given at the output's capacity: that is how the op knows it may write there. */
+/* A past that shares its output's memory is given at the output's capacity: that is how the
+ * op knows it may write there. */
 static const td_tensor *shared_past(const ort_session *s, size_t input, const td_value *in, const td_value *outputs,
                                     const bool *skip) {
     for (size_t o = 0; o < s->signature->n_outputs; o++) {
@@ -288,8 +290,9 @@ static bool overlaps_input(const ort_session *s, const td_tensor *to, const td_v
     return false;
 }
 
-/* The output's memory can be given before the run if its shape is certain: fixed by the graph, or the whole of a shared past. Memory
- * of an input cannot else: ONNX Runtime writes an output when its node runs, and others may still read the input. */
+/* The output's memory can be given before the run if its shape is certain: fixed by the graph, or the whole
+ * of a shared past. Memory of an input cannot else: ONNX Runtime writes an output when its node runs, and
+ * others may still read the input. */
 static bool can_bind(const ort_session *s, size_t o, const td_tensor *to, const td_value *inputs) {
     if (!td_tensor_is_dense(to) || to->dtype == TD_STRING) return false;
     if (s->alias[o] >= 0) {

@@ -1,4 +1,5 @@
-/* engine/external.c - external data of a graph lies inside its folder: checked for engines that read it by themselves. */
+/* engine/external.c - external data of a graph lies inside its folder: checked for engines that read it by
+ * themselves. */
 #include "base/file.h"
 #include "engine/engine.h"
 

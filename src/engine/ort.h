@@ -11,8 +11,8 @@
 #include "engine/engine.h"
 #include "engine/ort_api.h"
 
-/* A loaded library and its environment. Shared by what was made with it: sessions, contexts and buffers hold a reference each, so
- * that a value may outlive its session. The library itself stays loaded until the process ends. */
+/* A loaded library and its environment. Shared by what was made with it: sessions, contexts and buffers hold a
+ * reference each, so that a value may outlive its session. The library itself stays loaded until the process ends. */
 typedef struct td_ort {
     td_ort_api api;
     int refs;                /* atomic */
@@ -25,8 +25,8 @@ typedef struct td_ort {
     OrtAllocator *allocator; /* ONNX Runtime's default one; borrowed */
 } td_ort;
 
-/* Finds, checks and opens the library that options say. TREADLE_NOT_FOUND lists what was tried, TREADLE_UNSUPPORTED says what is
- * wrong with it. */
+/* Finds, checks and opens the library that options say. TREADLE_NOT_FOUND lists what was tried, TREADLE_UNSUPPORTED
+ * says what is wrong with it. */
 treadle_status td_ort_open(const td_engine_options *options, td_ort **out, treadle_error *err);
 td_ort *td_ort_retain(td_ort *ort);
 void td_ort_release(td_ort *ort); /* NULL is fine */
@@ -58,7 +58,8 @@ treadle_status td_ort_run_options(const td_ort *ort, const td_json *given, OrtRu
 
 /* --- providers */
 
-/* Appends the provider to session options; the CPU's is always there. TREADLE_CONFIG: there is no such provider, or it refuses. */
+/* Appends the provider to session options; the CPU's is always there. TREADLE_CONFIG: there is no
+ * such provider, or it refuses. */
 treadle_status td_ort_append_provider(const td_ort *ort, const td_engine_options *options, OrtSessionOptions *session,
                                       treadle_error *err);
 /* Built-in providers and those of plugin libraries, NULL-terminated. */

@@ -1,9 +1,10 @@
 /* engine/ort_api.h - the part of ONNX Runtime's C ABI that treadle uses, declared from its published slot numbers.
  *
- * ONNX Runtime exports one symbol, OrtGetApiBase; all else is a table of function pointers that only ever grows at its end. ort_api.inc
- * has one row per function: its slot and the API level that brought it. Names and types are those of the ABI, so that
- * tests/engine/test_ort_abi.py can hold every row against a real header. Nothing here needs a header of ONNX Runtime.
- * Invariant: a function is called only if the library's level has it; its pointer is NULL otherwise. */
+ * ONNX Runtime exports one symbol, OrtGetApiBase; all else is a table of function pointers that only ever
+ * grows at its end. ort_api.inc has one row per function: its slot and the API level that brought it. Names
+ * and types are those of the ABI, so that tests/engine/test_ort_abi.py can hold every row against a real
+ * header. Nothing here needs a header of ONNX Runtime. Invariant: a function is called only if the library's
+ * level has it; its pointer is NULL otherwise. */
 #ifndef TD_ENGINE_ORT_API_H
 #define TD_ENGINE_ORT_API_H
 

@@ -1,7 +1,8 @@
 /* engine/ort_options.c - session and run options of ONNX Runtime from a config's objects.
  *
- * The keys that version 1 configs know become the calls they stand for; every other key is a config entry of ONNX Runtime under its
- * own name. What would write a file, load native code or read weights from elsewhere is refused: a model folder is not trusted. */
+ * The keys that version 1 configs know become the calls they stand for; every other key is a config entry of ONNX
+ * Runtime under its own name. What would write a file, load native code or read weights from elsewhere is refused: a
+ * model folder is not trusted. */
 #include "base/pool.h"
 #include "engine/ort.h"
 

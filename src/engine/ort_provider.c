@@ -1,7 +1,8 @@
 /* engine/ort_provider.c - execution providers of ONNX Runtime by name.
  *
- * A name is taken in any spelling: "cuda", "CUDA", "CUDAExecutionProvider". Three ways lead to a provider: an options struct of its own
- * (the oldest ones), one function for all others that are built in, and devices for those that a plugin library brought. */
+ * A name is taken in any spelling: "cuda", "CUDA", "CUDAExecutionProvider". Three ways lead to a provider: an
+ * options struct of its own (the oldest ones), one function for all others that are built in, and devices for those
+ * that a plugin library brought. */
 #include "engine/ort.h"
 
 #include "base/file.h"
@@ -259,7 +260,8 @@ treadle_status td_ort_append_provider(const td_ort *ort, const td_engine_options
 
 /* --- libraries of plugin providers */
 
-/* Another session may have registered the library already: the environment, and what is registered in it, is one per process. */
+/* Another session may have registered the library already: the environment, and what is
+ * registered in it, is one per process. */
 static bool is_registered(const td_ort *ort, const char *path) {
     const OrtEpDevice *const *devices = NULL;
     size_t n = 0;

@@ -1,8 +1,8 @@
 /* engine/ort_value.c - td_value <-> OrtValue.
  *
- * In: a tensor that lies whole in a buffer of ONNX Runtime goes back as the OrtValue it is; other memory is wrapped without a
- * copy; strided views are made dense first; strings are copied, since theirs are objects of C++. Out: the OrtValue becomes the owner of a
- * td_buffer. Sequences are taken apart and put together tensor by tensor. */
+ * In: a tensor that lies whole in a buffer of ONNX Runtime goes back as the OrtValue it is; other memory is wrapped
+ * without a copy; strided views are made dense first; strings are copied, since theirs are objects of C++. Out: the
+ * OrtValue becomes the owner of a td_buffer. Sequences are taken apart and put together tensor by tensor. */
 #include "base/alloc.h"
 #include "engine/ort.h"
 
@@ -164,7 +164,8 @@ static treadle_status tensor_of(const td_ort *ort, const td_tensor *t, td_ort_sc
     return td_ort_wrap(ort, &dense, memory, out, err);
 }
 
-/* ONNX Runtime's sequences refer to the tensors they are made of, so each item keeps a scratch of its own alive by being copied. */
+/* ONNX Runtime's sequences refer to the tensors they are made of, so each item keeps a scratch of
+ * its own alive by being copied. */
 static treadle_status sequence_of(const td_ort *ort, const td_sequence *s, OrtValue **out, treadle_error *err) {
     if (s->n == 0) return td_fail(err, TREADLE_UNSUPPORTED, "ONNX Runtime takes no empty sequence as an input");
     OrtValue **items = td_alloc_zero(s->n, sizeof *items);

@@ -1,4 +1,5 @@
-/* exec/batch.c - rows that have one token to go each, in one run: where their columns lie, and whether they may share it.
+/* exec/batch.c - rows that have one token to go each, in one run: where their columns lie,
+ * and whether they may share it.
  *
  * Idle rows take part too, since a run is of all rows, but are left as they are. */
 #include "exec/run.h"

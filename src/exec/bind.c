@@ -1,5 +1,5 @@
-/* exec/bind.c - what goes into a session and what becomes of what comes out: role buffers, views of the state, wires, request
- * tensors, zero rows; after a run, the values that outlive it. */
+/* exec/bind.c - what goes into a session and what becomes of what comes out: role buffers, views of the state, wires,
+ * request tensors, zero rows; after a run, the values that outlive it. */
 #include "base/alloc.h"
 #include "exec/run.h"
 

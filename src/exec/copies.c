@@ -1,7 +1,8 @@
-/* exec/copies.c - graphs that take exactly F rows, run for one row: its inputs F times over, and of the outputs the row's own.
+/* exec/copies.c - graphs that take exactly F rows, run for one row: its inputs F times over,
+ * and of the outputs the row's own.
  *
- * Row r stands at place r mod F, where a run of F rows together has it too. An input is repeated along the dimension where the graph
- * wants F and the row's value has 1; outputs that become state are copied into the row's state. */
+ * Row r stands at place r mod F, where a run of F rows together has it too. An input is repeated along the dimension
+ * where the graph wants F and the row's value has 1; outputs that become state are copied into the row's state. */
 #include "base/alloc.h"
 #include "exec/run.h"
 

@@ -175,7 +175,8 @@ treadle_status td_exec_reserve(td_exec *e, int64_t tokens, treadle_error *err) {
 
 /* --- forward */
 
-/* Tensors of the request that a prompt step reads, or that stand beside its tokens, belong to the prompt as a whole: it is not cut. */
+/* Tensors of the request that a prompt step reads, or that stand beside its tokens, belong to the
+ * prompt as a whole: it is not cut. */
 static bool has_features(const td_exec *e, const td_exec_row *row) {
     if (!row->requests || !row->fresh_requests) return false;
     for (size_t k = 0; k < e->plan->n_steps; k++) {
@@ -209,8 +210,8 @@ static td_exec_run next_run(const td_exec *e, const td_exec_row *rows, size_t r,
     run.prompt = rows[r].prompt || missing > 1;
     run.n = tokens;
     if (runs_windows(e, run.prompt)) {
-        /* Of all windows: before the first token, or after the last. Where something stands before the first token, padding between
-         * the two would lengthen the way that a windowed attention looks back. */
+        /* Of all windows: before the first token, or after the last. Where something stands before the first token,
+         * padding between the two would lengthen the way that a windowed attention looks back. */
         int64_t pad = (w - missing % w) % w;
         run.n = w;
         tokens = TD_MIN(missing, w);
@@ -224,7 +225,8 @@ static td_exec_run next_run(const td_exec *e, const td_exec_row *rows, size_t r,
     return run;
 }
 
-/* A graph without a past (stateless, or one that starts its caches afresh) needs the whole timeline in each of its runs. */
+/* A graph without a past (stateless, or one that starts its caches afresh) needs the whole
+ * timeline in each of its runs. */
 static bool needs_all(const td_exec *e, bool prompt) {
     bool any = false;
     for (size_t k = 0; k < e->plan->n_steps; k++) {

@@ -1,10 +1,10 @@
 /* exec/exec.h - runs the plan's steps over fixed bindings: tokens and tensors in, logits and outputs out.
  *
- * A td_runtime is the opened sessions of a model, shared and immutable. A td_exec is one generator's side: a context per session, the
- * state, the buffers of the roles (ids, mask, positions ...), and the values that outlive a step (outputs of once steps, held
- * wires, cross caches). td_exec_forward brings every row up to date with its timeline: rows with more than one new token run
- * alone over their part of the caches, so nothing is ever padded; rows with one new token each run together where the plan allows
- * it. Long prompts go in chunks.
+ * A td_runtime is the opened sessions of a model, shared and immutable. A td_exec is one generator's side: a context
+ * per session, the state, the buffers of the roles (ids, mask, positions ...), and the values that outlive a step
+ * (outputs of once steps, held wires, cross caches). td_exec_forward brings every row up to date with its timeline:
+ * rows with more than one new token run alone over their part of the caches, so nothing is ever padded; rows with one
+ * new token each run together where the plan allows it. Long prompts go in chunks.
  * Invariant: nothing is allocated when the buffers are large enough (td_exec_reserve), and no name is looked up. */
 #ifndef TD_EXEC_EXEC_H
 #define TD_EXEC_EXEC_H
@@ -17,7 +17,8 @@
 struct td_exec;
 struct td_exec_row;
 
-/* Native code in place of the plan's steps: what a row runs, and with what. Immutable; each row's own data is made by begin. */
+/* Native code in place of the plan's steps: what a row runs, and with what. Immutable; each
+ * row's own data is made by begin. */
 typedef struct td_exec_hook {
     void *self;
     treadle_status (*begin)(void *self, struct td_exec *exec, size_t row, void **out, treadle_error *err);
@@ -81,7 +82,8 @@ typedef struct td_exec_stack {
     const void **parts;
 } td_exec_stack;
 
-/* Ends a run from another thread: that of every executor that has joined (interrupt.c). Owned by who owns the executors. */
+/* Ends a run from another thread: that of every executor that has joined (interrupt.c).
+ * Owned by who owns the executors. */
 typedef struct td_interrupt {
     atomic_bool running, on; /* on only while running */
     pthread_mutex_t lock;
@@ -152,17 +154,19 @@ treadle_status td_exec_clone(const td_exec *exec, td_exec **out, treadle_error *
 /* Room for rows of `tokens` tokens, so that steps up to there allocate nothing. */
 treadle_status td_exec_reserve(td_exec *exec, int64_t tokens, treadle_error *err);
 
-/* Runs what each live row has beyond what was run, one token at least. Ends with TREADLE_CANCELLED when interrupted. After a failure rows are where they were before the chunk that failed. */
+/* Runs what each live row has beyond what was run, one token at least. Ends with TREADLE_CANCELLED when interrupted.
+ * After a failure rows are where they were before the chunk that failed. */
 treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, treadle_error *err);
 
-/* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the row's last
- * run. Outputs are then in td_exec_output until the next call. */
+/* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the
+ * row's last run. Outputs are then in td_exec_output until the next call. */
 treadle_status td_exec_encode(td_exec *exec, td_exec_row *rows, size_t row, treadle_error *err);
 void td_exec_keep_outputs(td_exec *exec); /* from now on no output is skipped */
 /* An output of the latest run; NULL: it did not run, or the output is skipped (keep_outputs). */
 const td_value *td_exec_output(const td_exec *exec, int32_t session, int32_t output);
 
-/* Forgets tokens of a row beyond `length`. Where the state cannot be cut, everything is forgotten and will be run again. */
+/* Forgets tokens of a row beyond `length`. Where the state cannot be cut, everything is
+ * forgotten and will be run again. */
 void td_exec_truncate(td_exec *exec, size_t row, int64_t length);
 /* A new request begins in this row: once steps will run again. */
 void td_exec_restart(td_exec *exec, size_t row);
@@ -170,7 +174,8 @@ void td_exec_restart(td_exec *exec, size_t row);
 treadle_status td_exec_gather(td_exec *exec, const size_t *from, treadle_error *err);
 int64_t td_exec_length(const td_exec *exec, size_t row); /* tokens run */
 
-/* transduce.c: the sessions of a transducer for one row. Encodes the row's tensors; *out_frames: how many frames came out. */
+/* transduce.c: the sessions of a transducer for one row. Encodes the row's tensors;
+ * *out_frames: how many frames came out. */
 treadle_status td_exec_transduce_encode(td_exec *exec, td_exec_row *rows, size_t row, int64_t *out_frames,
                                         treadle_error *err);
 /* Predicts from the last n tokens; the row's predictor state moves on. */
@@ -180,8 +185,8 @@ treadle_status td_exec_transduce_predict(td_exec *exec, td_exec_row *rows, size_
 treadle_status td_exec_transduce_join(td_exec *exec, td_exec_row *rows, size_t row, int64_t frame, const float **out,
                                       int64_t *out_n, treadle_error *err);
 
-/* One run of a session over exec->inputs; what comes out is in exec->outputs. For native code (td_exec_hook); everything else
- * runs by the functions above. */
+/* One run of a session over exec->inputs; what comes out is in exec->outputs. For native code (td_exec_hook);
+ * everything else runs by the functions above. */
 treadle_status td_exec_call(td_exec *exec, int32_t session, treadle_error *err);
 
 #endif

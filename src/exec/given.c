@@ -1,6 +1,6 @@
-/* exec/given.c - caches that engines give: where an engine makes a new tensor each run instead of writing into the state's memory, a
- * state of one row takes that tensor over, without a copy in or out; on a device it stays there as long as only sessions of
- * that device read it. */
+/* exec/given.c - caches that engines give: where an engine makes a new tensor each run instead of writing into the
+ * state's memory, a state of one row takes that tensor over, without a copy in or out; on a device it stays there as
+ * long as only sessions of that device read it. */
 #include "exec/run.h"
 
 /* The input of a session that state tensor k feeds; -1: none. */

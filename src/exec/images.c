@@ -1,8 +1,9 @@
-/* exec/images.c - a session once per image: its tensors are cut along dimension 0, its outputs joined along dimension 0.
+/* exec/images.c - a session once per image: its tensors are cut along dimension 0, its
+ * outputs joined along dimension 0.
  *
- * Image i is row i of the tensor that is looped over, or product(t, h, w) rows of it where a grid says how many patches an image has.
- * Other tensors of the request with a row per image are cut likewise. With sizes per image, a slice of a padded batch is cropped
- * to its image. Source: the contract of the config, section 3. */
+ * Image i is row i of the tensor that is looped over, or product(t, h, w) rows of it where a grid says how many patches
+ * an image has. Other tensors of the request with a row per image are cut likewise. With sizes per image, a slice of a
+ * padded batch is cropped to its image. Source: the contract of the config, section 3. */
 #include "base/alloc.h"
 #include "exec/run.h"
 #include "tensor/half.h"

@@ -1,5 +1,5 @@
-/* exec/interrupt.c - ending what is running, from another thread. Under the lock: which executors there are, and whether a run is
- * under way, so that nothing that comes late ends the next one. */
+/* exec/interrupt.c - ending what is running, from another thread. Under the lock: which executors there are, and
+ * whether a run is under way, so that nothing that comes late ends the next one. */
 #include "exec/exec.h"
 
 static void tell(td_exec *e, bool on) {

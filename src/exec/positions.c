@@ -1,8 +1,8 @@
 /* exec/positions.c - positions in time, height and width, as multimodal rotary embeddings take them.
  *
- * Text counts up in all three. An image's tokens lie on its grid, from where the text stood; a video's frames also advance in time,
- * by tokens_per_second where the frame rate is known. After either, text goes on behind the longer side of the grid.
- * Every token remembers where text would go on after it, so a row can be cut anywhere.
+ * Text counts up in all three. An image's tokens lie on its grid, from where the text stood; a video's frames also
+ * advance in time, by tokens_per_second where the frame rate is known. After either, text goes on behind the longer
+ * side of the grid. Every token remembers where text would go on after it, so a row can be cut anywhere.
  * Source: transformers 5.23, get_rope_index. */
 #include "exec/run.h"
 #include "tensor/half.h"
@@ -45,8 +45,8 @@ static double frame_step(const td_exec *e, const td_exec_row *row, int64_t video
     return m->tokens_per_second * per_grid;
 }
 
-/* Lays the next image or video on its grid. `run` is how many placeholders stand here in a row: a video may come whole, or frame by
- * frame with text between. Returns how many tokens it took; 0: out of memory, -1: err is filled. */
+/* Lays the next image or video on its grid. `run` is how many placeholders stand here in a row: a video may come whole,
+ * or frame by frame with text between. Returns how many tokens it took; 0: out of memory, -1: err is filled. */
 static int64_t place_grid(td_exec *e, td_exec_line *line, const td_exec_row *row, grids *g, int64_t run, bool video,
                           treadle_error *err) {
     int64_t merge = TD_MAX(e->plan->mrope.merge_size, (int64_t)1);

@@ -1,7 +1,7 @@
 /* exec/roles.c - the inputs that the runtime makes: ids, masks, positions, lengths.
  *
- * Every role input of a session has a buffer of its own, since two sessions may want different types. Between runs a mask buffer
- * keeps what it holds, so that a step writes one new column. */
+ * Every role input of a session has a buffer of its own, since two sessions may want different types. Between runs a
+ * mask buffer keeps what it holds, so that a step writes one new column. */
 #include "base/alloc.h"
 #include "exec/run.h"
 #include "tensor/half.h"
@@ -87,8 +87,8 @@ treadle_status td_exec_roles_reserve(td_exec *e, int64_t tokens, int64_t columns
 
 /* --- which tokens a run has */
 
-/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is there; among
- * rows of equal length it gives anything, behind its end, and what becomes of it is forgotten. */
+/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is
+ * there; among rows of equal length it gives anything, behind its end, and what becomes of it is forgotten. */
 static int64_t first_token(const td_exec *e, const td_exec_run *run, size_t r) {
     if (run->source) return 0;
     if (run->equal) return run->past;
@@ -170,8 +170,8 @@ static void fill_padded(const td_exec_run *run, td_exec_role *slot, td_dtype dty
     slot->is_batch = false;
 }
 
-/* Rows together: 1 where a column is the row's, in a buffer whose rows are `stride` apart, so that a step adds one column and
- * touches nothing else. */
+/* Rows together: 1 where a column is the row's, in a buffer whose rows are `stride` apart, so that a step adds one
+ * column and touches nothing else. */
 static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *slot, td_dtype dtype, int64_t stride) {
     for (size_t r = 0; r < run->n_rows; r++) {
         const td_state_row *row = &e->state->rows[run->first_row + r];
@@ -185,8 +185,8 @@ static void fill_batch(const td_exec *e, const td_exec_run *run, td_exec_role *s
     slot->ones = -1;
 }
 
-/* [batch, 1, n, width]: what each new token may look at. Numbers are added to scores, so they are 0 or the lowest; others are flags.
- * Padding looks at itself at least: what looks at nothing may come out as NaN. */
+/* [batch, 1, n, width]: what each new token may look at. Numbers are added to scores, so they are 0 or the lowest;
+ * others are flags. Padding looks at itself at least: what looks at nothing may come out as NaN. */
 static void fill_square(const td_exec *e, const td_exec_run *run, td_dtype dtype, char *data, int64_t width) {
     bool adds = td_dtype_kind(dtype) == TD_KIND_FLOAT;
     double lowest = dtype == TD_FLOAT16 ? -65504.0 : -3.0e38;

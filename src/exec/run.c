@@ -161,7 +161,8 @@ static bool blame_row(const td_exec *e, const td_exec_run *run, int32_t session,
     return true;
 }
 
-/* A graph that puts features in the places of tokens fails where it has too few: says which tokens stand for them, or may. */
+/* A graph that puts features in the places of tokens fails where it has too few: says which
+ * tokens stand for them, or may. */
 static void blame_features(const td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
     const td_plan_session *s = &e->plan->sessions[session];
     bool said = !err || !s->takes_tokens || s->takes_source;

@@ -1,7 +1,8 @@
 /* exec/run.h - one run of the plan's steps, and what the files of this module share.
  *
- * exec.c decides what a row runs next, batch.c what rows run together; run.c walks the steps; bind.c, roles.c, positions.c, stack.c
- * and given.c say what goes into a session, logits.c what comes out; images.c and copies.c run a session in other ways. */
+ * exec.c decides what a row runs next, batch.c what rows run together; run.c walks the steps; bind.c, roles.c,
+ * positions.c, stack.c and given.c say what goes into a session, logits.c what comes out; images.c and copies.c
+ * run a session in other ways. */
 #ifndef TD_EXEC_RUN_H
 #define TD_EXEC_RUN_H
 

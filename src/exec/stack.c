@@ -1,7 +1,8 @@
 /* exec/stack.c - values that each row holds for itself (cross caches, kept wires), as one value for a run of all rows.
  *
- * Made when rows first run together, and again when a row's value has changed; beams that change places within a prompt share
- * one value, so nothing is copied for them. Invariant: a stack whose parts are the rows' memory holds what they hold. */
+ * Made when rows first run together, and again when a row's value has changed; beams that change places
+ * within a prompt share one value, so nothing is copied for them. Invariant: a stack whose parts are the
+ * rows' memory holds what they hold. */
 #include "base/alloc.h"
 #include "exec/run.h"
 

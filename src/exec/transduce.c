@@ -1,9 +1,10 @@
 /* exec/transduce.c - the three sessions of a transducer, each run when the walk over the frames asks for it.
  *
- * The encoder runs once per chunk of features, the predictor once per emitted token, the joiner once per joint of a frame and what was
- * predicted last. Encoder caches and the predictor's state are recurrent state of the row: they go on from chunk to chunk. What goes into the
- * joiner may differ from its source by a reshape. Where predictor and joiner are one graph, each joint predicts anew from the last token, and
- * the state that came out with the joint is taken over only when a token did. */
+ * The encoder runs once per chunk of features, the predictor once per emitted token, the joiner once per joint of a
+ * frame and what was predicted last. Encoder caches and the predictor's state are recurrent state of the row: they go
+ * on from chunk to chunk. What goes into the joiner may differ from its source by a reshape. Where predictor and
+ * joiner are one graph, each joint predicts anew from the last token, and the state that came out with the joint is
+ * taken over only when a token did. */
 #include "base/alloc.h"
 #include "exec/run.h"
 #include "tensor/half.h"

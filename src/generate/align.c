@@ -43,7 +43,8 @@ static void smooth(float *row, size_t n_frames, float *scratch) {
     }
 }
 
-/* The cheapest way through cost [n, n_frames] from the first corner to the last; trace holds where each cell came from. */
+/* The cheapest way through cost [n, n_frames] from the first corner to the last; trace holds where each cell came
+ * from. */
 static void walk(const double *cost, size_t n, size_t n_frames, double *sums, unsigned char *trace,
                  int64_t *out_frames) {
     size_t width = n_frames + 1;

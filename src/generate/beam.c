@@ -1,8 +1,10 @@
-/* generate/beam.c - beam search: every row becomes num_beams rows of an executor of its own, which change places after each step.
+/* generate/beam.c - beam search: every row becomes num_beams rows of an executor of its own, which
+ * change places after each step.
  *
- * A prompt is run once, in its first beam, and copied to the others. A step takes the best continuations over all beams of a row;
- * end tokens among the num_beams best close a sequence, whose score is the sum of its log probabilities divided by its new tokens to the
- * power of length_penalty. Source: transformers, BeamSearchScorer and BeamHypotheses. */
+ * A prompt is run once, in its first beam, and copied to the others. A step takes the best continuations over
+ * all beams of a row; end tokens among the num_beams best close a sequence, whose score is the sum of its log
+ * probabilities divided by its new tokens to the power of length_penalty. Source: transformers,
+ * BeamSearchScorer and BeamHypotheses. */
 #include "base/alloc.h"
 #include "base/time.h"
 #include "generate/timeline.h"

@@ -1,4 +1,5 @@
-/* generate/encode.c - models without logits: one pass over what a row was given, its outputs, and one vector made of them. */
+/* generate/encode.c - models without logits: one pass over what a row was given, its outputs,
+ * and one vector made of them. */
 #include "base/alloc.h"
 #include "generate/timeline.h"
 #include "tensor/half.h"

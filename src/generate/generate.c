@@ -30,7 +30,8 @@ static bool is_placeholder(const td_generation *g, int32_t id) {
     return false;
 }
 
-/* A rewind may leave the last token to be run again. What stood for a feature of an image cannot be: its tensors were of the prompt. */
+/* A rewind may leave the last token to be run again. What stood for a feature of an image cannot be: its
+ * tensors were of the prompt. */
 static treadle_status check_again(const td_generation *g, size_t r, int64_t from, treadle_error *err) {
     const td_timeline *t = &g->timelines[r];
     if (t->fresh || !t->had_requests) return TREADLE_OK;

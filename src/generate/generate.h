@@ -1,8 +1,8 @@
 /* generate/generate.h - the token loop, and the timelines it grows.
  *
- * A td_generation holds the tokens of every row, decides from logits what comes next and when a row ends. It knows no text: each
- * new token goes to a sink, which says whether the row goes on. append and rewind only change timelines; the next
- * forward runs what is missing, so that an appended or rewound row equals a fresh one.
+ * A td_generation holds the tokens of every row, decides from logits what comes next and when a row ends. It knows no
+ * text: each new token goes to a sink, which says whether the row goes on. append and rewind only change timelines; the
+ * next forward runs what is missing, so that an appended or rewound row equals a fresh one.
  * Owns its executor, sampler and tokens. One thread at a time; only td_generation_cancel is for others. */
 #ifndef TD_GENERATE_GENERATE_H
 #define TD_GENERATE_GENERATE_H
@@ -101,11 +101,12 @@ void td_generation_free(td_generation *g); /* NULL is fine */
 treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err);
 treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length, treadle_error *err);
 
-/* Another generation that goes on from where this one is: same rows, tokens and state; nothing is shared but the model. */
+/* Another generation that goes on from where this one is: same rows, tokens and state; nothing is shared but the
+ * model. */
 treadle_status td_generation_fork(const td_generation *g, td_generation **out, treadle_error *err);
 
-/* --- requests.c: tensors by the names of the graphs' inputs, for the next append. INVALID_ARGUMENT: no such name, another
- * type or shape. */
+/* --- requests.c: tensors by the names of the graphs' inputs, for the next append. INVALID_ARGUMENT: no such
+ * name, another type or shape. */
 treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor,
                                         treadle_error *err);
 /* How many images belong to each row of the next append; without it placeholders are counted. */

@@ -1,8 +1,9 @@
-/* generate/requests.c - named tensors that come with an append: checked against the graphs, kept, and given to their rows.
+/* generate/requests.c - named tensors that come with an append: checked against the graphs,
+ * kept, and given to their rows.
  *
- * With one row a tensor is that row's as it is. With several, dimension 0 says whose it is: images (and what has a row per image, or
- * patches counted by a grid) go to rows in the order of their placeholders; anything else has one row per prompt.
- * Source: the contract of the config, section 3. */
+ * With one row a tensor is that row's as it is. With several, dimension 0 says whose it is: images (and what has a row
+ * per image, or patches counted by a grid) go to rows in the order of their placeholders; anything else has one row per
+ * prompt. Source: the contract of the config, section 3. */
 #include "base/alloc.h"
 #include "generate/timeline.h"
 #include "tensor/half.h"

@@ -87,7 +87,8 @@ static bool has_encoder(const td_plan *plan) {
     return false;
 }
 
-/* Tokens that an append adds to a row's timeline, which an encoder-decoder starts itself: its prompt is the source's. */
+/* Tokens that an append adds to a row's timeline, which an encoder-decoder starts itself: its prompt is the
+ * source's. */
 static bool is_source(const td_generation *g, size_t r) {
     return g->runtime->plan->source_prompt && (!g->n_rows || g->timelines[r].n == 0);
 }

@@ -1,9 +1,9 @@
 /* generate/transduce.c - greedy search of a transducer: from frame to frame, a token at a time.
  *
- * At a frame the joiner scores what may come next. Blank moves on to the next frame; a token is emitted and predicted from, and the
- * frame is asked again, at most max_symbols times. With durations (TDT) the last logits say how many frames to move on, also
- * after a token; blank moves on by one at least. A chunk continues the row: what was predicted last and frames still to
- * be skipped are kept. Source: Graves 2012 (RNN-T), Xu et al. 2023 (TDT). */
+ * At a frame the joiner scores what may come next. Blank moves on to the next frame; a token is emitted and predicted
+ * from, and the frame is asked again, at most max_symbols times. With durations (TDT) the last logits say how many
+ * frames to move on, also after a token; blank moves on by one at least. A chunk continues the row: what was predicted
+ * last and frames still to be skipped are kept. Source: Graves 2012 (RNN-T), Xu et al. 2023 (TDT). */
 #include "base/alloc.h"
 #include "base/time.h"
 #include "generate/timeline.h"

@@ -1,8 +1,8 @@
 /* kernels/attention_f32.h - softmax(scale * Q . K^T + bias) . V in fp32, keys and values in fp32, fp16 or bf16.
  *
  * A job is one kv head of one sequence with all query heads that share it: K and V are read once for the group. K and V
- * are strided rows, so a cache of any capacity is read in place. Two ways of splitting the work, chosen by the job's shape
- * alone, never by the number of threads, so that results do not depend on it:
+ * are strided rows, so a cache of any capacity is read in place. Two ways of splitting the work, chosen by the job's
+ * shape alone, never by the number of threads, so that results do not depend on it:
  *   few query rows (decode)   ranges of TD_ATTENTION_KEYS keys, each with a softmax of its own, merged in order of keys;
  *   many (prefill)            blocks of query positions, each with a running softmax over chunks of keys.
  * Both compute each row by itself, and agree within fp32 rounding. A row that may see no key at all gives zeros.
@@ -73,7 +73,8 @@ extern const td_kernel_variant td_attention_f32_variants[];
 extern const size_t td_attention_f32_n_variants;
 const td_attention_f32_kernels *td_attention_f32_pick(void);
 
-/* Scratch for td_attention_f32_parallel over jobs that have the shape of `job` and at most its n_keys; false: too large. */
+/* Scratch for td_attention_f32_parallel over jobs that have the shape of `job` and at most
+ * its n_keys; false: too large. */
 bool td_attention_f32_scratch(const td_attention_f32_kernels *kernels, const td_attention_f32 *job, int64_t n_jobs,
                               const td_pool *pool, size_t *out);
 /* All jobs, which agree in n_q, group, sizes and types. scratch: 64-byte aligned. */

@@ -1,10 +1,10 @@
-/* kernels/attention_f32_tmpl.h - attention for any SIMD instruction set, included by one .c file per set after its simd_*.h.
- * It defines VARIANT, the td_attention_f32_kernels to define, VARIANT_NAME, and BLOCK, its td_gemm_block_*.
+/* kernels/attention_f32_tmpl.h - attention for any SIMD instruction set, included by one .c file per set after its
+ * simd_*.h. It defines VARIANT, the td_attention_f32_kernels to define, VARIANT_NAME, and BLOCK, its td_gemm_block_*.
  *
- * Rows (position times head of the group) are gathered into dense memory, and keys are taken in chunks. For each chunk a
- * few rows at a time: scores, running maximum, exponentials, sums of values. Many rows share a transposed copy of the
- * chunk's keys, so that scores are matrix products; few rows (decode) read each key once and reduce 16 dot products at a
- * time. Values are read in place. */
+ * Rows (position times head of the group) are gathered into dense memory, and keys are taken in chunks. For each chunk
+ * a few rows at a time: scores, running maximum, exponentials, sums of values. Many rows share a transposed copy of the
+ * chunk's keys, so that scores are matrix products; few rows (decode) read each key once and reduce 16 dot products at
+ * a time. Values are read in place. */
 #include "kernels/attention_f32.h"
 #include "kernels/gemm_f32_block.h"
 #include "kernels/simd_math.h"
@@ -169,8 +169,8 @@ static void products(const part *t, int64_t r0, int64_t rows, int64_t n_keys) {
 
 /* --- softmax --- */
 
-/* From dot products to scores: scale, bias, softcap, and -infinity for keys that row r does not see. n_keys rounded up to
- * 16 are written. Returns the largest. */
+/* From dot products to scores: scale, bias, softcap, and -infinity for keys that row r does not see. n_keys rounded up
+ * to 16 are written. Returns the largest. */
 static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, int64_t n_keys) {
     const td_attention_f32 *job = t->job;
     int64_t i = t->p0 + r / job->group, lo, hi;
@@ -193,7 +193,8 @@ static float finish_scores(const part *t, int64_t r, float *scores, int64_t c0, 
     return vf_max_lane(max);
 }
 
-/* Turns scores into exp(score - max) and brings the row's sums to that max. Returns false if there is nothing to add. */
+/* Turns scores into exp(score - max) and brings the row's sums to that max. Returns false if there is nothing to
+ * add. */
 static bool exponentials(const part *t, int64_t r, float *scores, int64_t c0, int64_t n_keys) {
     int64_t size = t->job->v_head_size;
     float *sums = t->sums + r * (size + 2), before = sums[size], max = finish_scores(t, r, scores, c0, n_keys);

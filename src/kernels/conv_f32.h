@@ -1,8 +1,9 @@
-/* kernels/conv_f32.h - the inner loops of convolutions over fp32: panels of windows for the matrix product, and depthwise
- * rows. Source: ONNX op text of Conv.
+/* kernels/conv_f32.h - the inner loops of convolutions over fp32: panels of windows for the matrix product, and
+ * depthwise rows. Source: ONNX op text of Conv.
  *
- * A window reads input channel c at tap t: x[c * plane + taps[t] + at], where `at` is where the window starts. Windows of
- * neighbouring outputs start `stride` apart. There is no padding here: the caller sees to it that windows lie inside. */
+ * A window reads input channel c at tap t: x[c * plane + taps[t] + at], where `at` is where the window
+ * starts. Windows of neighbouring outputs start `stride` apart. There is no padding here: the caller sees to
+ * it that windows lie inside. */
 #ifndef TD_KERNELS_CONV_F32_H
 #define TD_KERNELS_CONV_F32_H
 
@@ -28,8 +29,8 @@ typedef struct td_conv_source {
 /* How far behind the start of a span's first window kernels may read, whatever its count. */
 #define TD_CONV_REACH(stride) ((stride) == 2 ? 2 * TD_CONV_COLUMNS : TD_CONV_COLUMNS)
 
-/* Rows of a depthwise convolution: output i of row j is bias + the sum over t of w[t] * x[j * x_step + i * stride + taps[t]].
- * Nothing else is read. */
+/* Rows of a depthwise convolution: output i of row j is bias + the sum over t of w[t] * x[j * x_step + i * stride +
+ * taps[t]]. Nothing else is read. */
 typedef struct td_conv_rows {
     const int64_t *taps; /* [n_taps] */
     int64_t n_taps;

@@ -1,5 +1,5 @@
-/* kernels/conv_f32_tmpl.h - the inner loops of convolutions for any SIMD instruction set, included by one .c file per set
- * after its simd_*.h. It defines VARIANT, the td_conv_f32_kernels to define, and VARIANT_NAME. */
+/* kernels/conv_f32_tmpl.h - the inner loops of convolutions for any SIMD instruction set, included by one .c file per
+ * set after its simd_*.h. It defines VARIANT, the td_conv_f32_kernels to define, and VARIANT_NAME. */
 #include "kernels/conv_f32.h"
 
 enum { COLUMNS = TD_CONV_COLUMNS };
@@ -9,8 +9,8 @@ static void copy_exact(const td_conv_span *spans, int n_spans, const float *x, i
         for (int j = 0; j < spans[i].count; j++) out[spans[i].first + j] = x[spans[i].at + j * stride];
 }
 
-/* A span is copied as a whole vector: what it writes too much is overwritten by the next span, or by the next row, so the
- * last row of a panel is copied exactly. */
+/* A span is copied as a whole vector: what it writes too much is overwritten by the next span, or by the next row, so
+ * the last row of a panel is copied exactly. */
 TD_INLINE void fill_rows(const td_conv_source *s, const td_conv_span *spans, int n_spans, int64_t k0, int64_t kc,
                          const int64_t stride, float *out) {
     int64_t channel = k0 / s->n_taps, tap = k0 % s->n_taps;
@@ -44,8 +44,8 @@ TD_INLINE vf load_step(const float *x, const int64_t stride, const bool part, in
     return part ? vf_load_even_n(x, n) : vf_load_even(x);
 }
 
-/* Four vectors of 16 outputs at once, or fewer: from output i on side by side in one row, or below each other in as many
- * rows. part: one column of n < 16 outputs. */
+/* Four vectors of 16 outputs at once, or fewer: from output i on side by side in one row, or below each other in as
+ * many rows. part: one column of n < 16 outputs. */
 TD_INLINE void taps_block(const int vectors, const bool below, const int64_t stride, const bool part,
                           const td_conv_rows *r, const float *x, const float *w, float bias, int64_t i, float *y) {
     int64_t x_step = below ? r->x_step : COLUMNS * stride, y_step = below ? r->n : COLUMNS;

@@ -1,6 +1,6 @@
-/* kernels/fourier.c - see fourier.h. Sources: J. W. Cooley and J. W. Tukey, "An algorithm for the machine calculation of complex
- * Fourier series" (1965), in the self-sorting order of T. G. Stockham; L. I. Bluestein, "A linear filtering approach to the
- * computation of discrete Fourier transform" (1970). */
+/* kernels/fourier.c - see fourier.h. Sources: J. W. Cooley and J. W. Tukey, "An algorithm for the machine calculation
+ * of complex Fourier series" (1965), in the self-sorting order of T. G. Stockham; L. I. Bluestein, "A linear filtering
+ * approach to the computation of discrete Fourier transform" (1970). */
 #include "kernels/fourier.h"
 
 #include <math.h>

@@ -1,7 +1,8 @@
 /* kernels/fourier.h - discrete Fourier transforms of any length, complex.
  *
- * Lengths whose prime factors are small go by mixed radix; others by Bluestein's algorithm, which makes them a convolution of
- * the length of a power of 2. A plan lives in memory of the caller's and is immutable: threads may share it. */
+ * Lengths whose prime factors are small go by mixed radix; others by Bluestein's algorithm, which makes
+ * them a convolution of the length of a power of 2. A plan lives in memory of the caller's and is
+ * immutable: threads may share it. */
 #ifndef TD_KERNELS_FOURIER_H
 #define TD_KERNELS_FOURIER_H
 
@@ -32,8 +33,8 @@ typedef struct td_fourier {
 bool td_fourier_sizes(int64_t n, int64_t *plan, int64_t *scratch);
 /* Makes a plan in memory[plan]; scratch as above. */
 void td_fourier_init(int64_t n, td_complex *memory, td_complex *scratch, td_fourier *out);
-/* out[k] = sum over t of in[t] exp(-2 pi i k t / n), k < n; inverse: exp(+...), not divided by n. in, out and scratch are
- * different memory. */
+/* out[k] = sum over t of in[t] exp(-2 pi i k t / n), k < n; inverse: exp(+...), not divided by n. in, out and
+ * scratch are different memory. */
 void td_fourier_run(const td_fourier *plan, bool inverse, const td_complex *in, td_complex *out, td_complex *scratch);
 /* The same in single precision, for plans without Bluestein's algorithm (m is 0). */
 void td_fourier_run_f32(const td_fourier *plan, bool inverse, const td_complex32 *in, td_complex32 *out,

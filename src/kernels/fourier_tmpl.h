@@ -71,7 +71,8 @@ TD_INLINE void NAME(small_any)(const COMPLEX *a, int64_t p, const td_complex *tu
     }
 }
 
-/* One pass: groups of p values, `apart` between them, `before` groups made by earlier passes; n = p * apart * before. */
+/* One pass: groups of p values, `apart` between them, `before` groups made by earlier passes; n = p * apart *
+ * before. */
 static void NAME(pass)(const td_fourier *f, int64_t p, int64_t apart, int64_t before, const bool inverse,
                        const COMPLEX *in, COMPLEX *out) {
     COMPLEX a[LARGEST_RADIX], y[LARGEST_RADIX];

@@ -5,8 +5,8 @@
  * depends neither on m, its place among the rows, the column range, the form of B nor the number of threads: a prefill
  * gives the same bits as token-by-token decoding.
  *
- * B as weights is packed into panels of 16 columns, [n / 16][k][16], zero-padded, in its own element type: one layout for
- * all instruction sets, and one sequential stream for a single row. Nothing here allocates; nothing can fail. */
+ * B as weights is packed into panels of 16 columns, [n / 16][k][16], zero-padded, in its own element type: one layout
+ * for all instruction sets, and one sequential stream for a single row. Nothing here allocates; nothing can fail. */
 #ifndef TD_KERNELS_GEMM_F32_H
 #define TD_KERNELS_GEMM_F32_H
 
@@ -69,8 +69,8 @@ bool td_gemm_f32_pack_bytes(td_dtype dtype, int64_t k, int64_t n, size_t *out);
 /* Packs columns n0..n1 (multiples of 16, n1 may be n) of b (NORMAL or TRANSPOSED) into out, the whole packed matrix. */
 void td_gemm_f32_pack(const td_gemm_b *b, int64_t k, int64_t n, int64_t n0, int64_t n1, void *out);
 
-/* One panel as fp32: rows k0..k0+kc of columns n0..n0+16 to out[kc][16]; beyond n zeros, or whatever fill leaves there. Any
- * form and type. */
+/* One panel as fp32: rows k0..k0+kc of columns n0..n0+16 to out[kc][16]; beyond n zeros, or whatever fill
+ * leaves there. Any form and type. */
 void td_gemm_f32_panel(const td_gemm_b *b, int64_t k, int64_t n, int64_t k0, int64_t kc, int64_t n0, float *out);
 
 /* Scratch for td_gemm_f32_parallel on this pool (NULL: one thread); 64-byte aligned memory. */

@@ -1,4 +1,5 @@
-/* kernels/gemm_f32_avx2.c - the fp32 matrix product with AVX2 and FMA: tiles of 6 x 16 sums in 12 registers, or 1 x 64. */
+/* kernels/gemm_f32_avx2.c - the fp32 matrix product with AVX2 and FMA: tiles of 6 x 16 sums in 12 registers, or 1 x
+ * 64. */
 #include "kernels/simd_avx2.h"
 
 #define ROWS 6

@@ -1,9 +1,10 @@
-/* kernels/gemm_f32_block.h - the inner product of gemm_f32, for kernels of the same instruction set that are made of it.
+/* kernels/gemm_f32_block.h - the inner product of gemm_f32, for kernels of the same
+ * instruction set that are made of it.
  *
  * C[m, n] = A[m, k] . B[k, n], or C += with `add`; every output is one chain of fused multiply-adds over k in order.
- * A's rows are dense. B comes as columns in groups of 16: element (k, j) at b[j / 16 * b_panel + k * b_k + j % 16], which
- * is a packed panel (b_k 16, b_panel k * 16) or a row-major matrix (b_k its row stride, b_panel 16). Nothing beyond column
- * n is touched. */
+ * A's rows are dense. B comes as columns in groups of 16: element (k, j) at b[j / 16 * b_panel + k * b_k + j % 16],
+ * which is a packed panel (b_k 16, b_panel k * 16) or a row-major matrix (b_k its row stride, b_panel 16). Nothing
+ * beyond column n is touched. */
 #ifndef TD_KERNELS_GEMM_F32_BLOCK_H
 #define TD_KERNELS_GEMM_F32_BLOCK_H
 

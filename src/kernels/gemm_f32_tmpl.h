@@ -5,9 +5,9 @@
  *     COLS(rows)    columns of 16 in a tile of that many rows (1, 2 or 4)
  *     VARIANT, VARIANT_NAME, BLOCK   the td_gemm_f32_kernels and td_gemm_block_* to define
  *
- * Few rows (decode): tiles over A in place, B streamed once. Many rows: blocks of A are copied side by side, so that they
- * stay in the second cache while panels of B pass through the first. Sums are stored and loaded between blocks of k, which
- * changes nothing in their value, so both ways give the same bits. */
+ * Few rows (decode): tiles over A in place, B streamed once. Many rows: blocks of A are copied side by side, so that
+ * they stay in the second cache while panels of B pass through the first. Sums are stored and loaded between blocks of
+ * k, which changes nothing in their value, so both ways give the same bits. */
 #include "kernels/gemm_f32.h"
 #include "kernels/gemm_f32_block.h"
 
@@ -130,8 +130,8 @@ static const int8_t tile_cols[ROWS] = {
 #define TILE_COLS(rows, unused) COLS(rows),
     UP_TO_ROWS(TILE_COLS, 0)};
 
-/* Row blocks of equal height, so that none is much slower than the others, inside column groups as wide as their tiles: a
- * group of B is read once from where it is and then from a cache. */
+/* Row blocks of equal height, so that none is much slower than the others, inside column groups as wide as their tiles:
+ * a group of B is read once from where it is and then from a cache. */
 void BLOCK(const td_gemm_block *block) {
     bool half = block->b_type != TD_FLOAT;
     tile_fn *const *tiles = !half ? tiles_f32 : block->b_type == TD_FLOAT16 ? tiles_f16 : tiles_bf16;

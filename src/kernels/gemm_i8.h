@@ -1,12 +1,13 @@
-/* kernels/gemm_i8.h - C[m, n] = (A - za) . (B - zb) with 8-bit codes, exact in int32 (sums wrap), and the fp32 to 8-bit step
- * before it. What MatMulInteger, the QLinear ops and dynamically quantised products run on.
+/* kernels/gemm_i8.h - C[m, n] = (A - za) . (B - zb) with 8-bit codes, exact in int32 (sums wrap), and the fp32 to 8-bit
+ * step before it. What MatMulInteger, the QLinear ops and dynamically quantised products run on.
  *
- * One form for all signs: A becomes int8 (uint8 codes minus 128), B uint8 (int8 codes plus 128), zero points move along, and
+ * One form for all signs: A becomes int8 (uint8 codes minus 128), B uint8 (int8 codes plus
+ * 128), zero points move along, and
  *     C = A B - za sum(B) - zb sum(A) + k za zb
  * with sums per column and row made when the operands are prepared. All variants give the same bits.
  *
- * B is packed into panels of 16 columns, [n / 16][k / 4][16][4], k padded with zeros to a multiple of 4, behind the sums of
- * the columns. Nothing here allocates; nothing can fail. */
+ * B is packed into panels of 16 columns, [n / 16][k / 4][16][4], k padded with zeros to a multiple of 4, behind the
+ * sums of the columns. Nothing here allocates; nothing can fail. */
 #ifndef TD_KERNELS_GEMM_I8_H
 #define TD_KERNELS_GEMM_I8_H
 
@@ -45,7 +46,8 @@ typedef struct td_gemm_i8_kernels {
     int32_t (*row)(const uint8_t *codes, int64_t n, bool flip, int8_t *out);
     /* The least and largest of x[0..n) and 0; NaNs are passed over. */
     void (*range)(const float *x, int64_t n, float *least, float *largest);
-    /* out[i] = the low byte of min(max(round(x[i] / scale) + zero, low), high), rounding half to even; NaN gives low. */
+    /* out[i] = the low byte of min(max(round(x[i] / scale) + zero, low), high), rounding half to even; NaN gives
+     * low. */
     void (*quantize)(const float *x, int64_t n, float scale, float zero, float low, float high, uint8_t *out);
 } td_gemm_i8_kernels;
 

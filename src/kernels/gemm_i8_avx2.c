@@ -1,5 +1,5 @@
-/* kernels/gemm_i8_avx2.c - the 8-bit matrix product with AVX2: codes widened to 16 bits, whose products vpmaddwd adds in
- * pairs. (vpmaddubsw on the bytes would saturate.) Tiles of 2 x 16 sums. */
+/* kernels/gemm_i8_avx2.c - the 8-bit matrix product with AVX2: codes widened to 16 bits, whose products vpmaddwd adds
+ * in pairs. (vpmaddubsw on the bytes would saturate.) Tiles of 2 x 16 sums. */
 #include "kernels/gemm_i8_v256.h"
 
 /* Four columns each: of B 4 codes a column, of the sums 2. */

@@ -1,8 +1,8 @@
 /* kernels/kernel.h - how a family of kernels is dispatched.
  *
- * A family FAM is a struct of function pointers `td_FAM_kernels` and one constant of it per variant, `td_FAM_c` (the plain
- * C reference), `td_FAM_avx2`, ... each in a translation unit of its own with its own compiler flags. The variants are
- * listed once, in FAM.inc, one row each, worst first:
+ * A family FAM is a struct of function pointers `td_FAM_kernels` and one constant of it per variant, `td_FAM_c` (the
+ * plain C reference), `td_FAM_avx2`, ... each in a translation unit of its own with its own compiler flags. The
+ * variants are listed once, in FAM.inc, one row each, worst first:
  *
  *     TD_KERNEL(c, 0)
  *     #if TD_X86_64
@@ -23,7 +23,8 @@ typedef struct td_kernel_variant {
     const void *table; /* a td_FAM_kernels */
 } td_kernel_variant;
 
-/* The table of the last variant all of whose needs are in td_cpu_flags(). The first row needs nothing, so there is one. */
+/* The table of the last variant all of whose needs are in td_cpu_flags(). The first row needs nothing, so there is
+ * one. */
 const void *td_kernel_pick(const td_kernel_variant *variants, size_t n);
 
 #endif

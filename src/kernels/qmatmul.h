@@ -1,8 +1,8 @@
 /* kernels/qmatmul.h - Y[m, n] = A[m, k] . W[n, k]^T with quantised weights (quant/pack.h), plus bias, SwiGLU, residual.
  *
- * Two steps: the activations are prepared once (td_qact), shared by all matmuls that read them (q, k, v; gate, up); then
- * each matmul runs over ranges of output columns and rows, on as many threads as the caller likes. Nothing allocates;
- * the caller asks for sizes before. Nothing can fail.
+ * Two steps: the activations are prepared once (td_qact), shared by all matmuls that read them (q, k, v; gate, up);
+ * then each matmul runs over ranges of output columns and rows, on as many threads as the caller likes. Nothing
+ * allocates; the caller asks for sizes before. Nothing can fail.
  *
  * Modes
  *   TD_QMODE_INT8   activations become int8 with one fp32 scale per `sub` (16 or 32) inputs, round to nearest even,
@@ -63,8 +63,8 @@ typedef struct td_qact {
 /* Bytes that td_qact_init needs for these numbers (64-byte aligned memory); false on overflow. */
 bool td_qact_bytes(td_qmode mode, int sub, int64_t m, int64_t k, size_t *out);
 
-/* Points act into memory of td_qact_bytes bytes. source: [m, source_stride] fp32, source_stride >= k; borrowed until the
- * last run in FLOAT mode, until td_qact_fill in INT8 mode. */
+/* Points act into memory of td_qact_bytes bytes. source: [m, source_stride] fp32, source_stride >= k; borrowed until
+ * the last run in FLOAT mode, until td_qact_fill in INT8 mode. */
 void td_qact_init(td_qact *act, td_qmode mode, int sub, const float *source, int64_t source_stride, int64_t m,
                   int64_t k, void *memory);
 

@@ -1,7 +1,8 @@
 /* kernels/qmatmul_c.c - the quantised matmul in plain C: the definition that the other variants are checked against.
  *
- * Written for clarity. FLOAT mode multiplies and adds with two roundings where the SIMD variants fuse, since fma in
- * software would cost some 50 ns for each weight; INT8 mode needs one fma for 16 or 32 weights and is bit for bit theirs.
+ * Written for clarity. FLOAT mode multiplies and adds with two roundings where the SIMD variants fuse,
+ * since fma in software would cost some 50 ns for each weight; INT8 mode needs one fma for 16 or 32
+ * weights and is bit for bit theirs.
  */
 #include "kernels/qmatmul.h"
 

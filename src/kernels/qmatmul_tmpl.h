@@ -16,10 +16,10 @@
  *     INT8_COLUMNS, FLOAT_COLUMNS   columns of 16 outputs that one inner loop holds, times 4 and 6 rows
  *     VARIANT        the td_qmatmul_kernels to define, VARIANT_NAME its name
  *
- * Two ways through the weights. One row (decode): columns straight from the packed stream, which is prefetched AHEAD bytes
- * beyond, over the ends of columns and matrices into whatever was packed next. More rows (prefill, batches): a few columns
- * are unpacked to a panel in scratch, of bytes or of fp32 codes, and all rows run over it. Both follow the order of
- * operations stated in qmatmul.h, so they agree bit for bit.
+ * Two ways through the weights. One row (decode): columns straight from the packed stream, which is prefetched AHEAD
+ * bytes beyond, over the ends of columns and matrices into whatever was packed next. More rows (prefill, batches): a
+ * few columns are unpacked to a panel in scratch, of bytes or of fp32 codes, and all rows run over it. Both follow the
+ * order of operations stated in qmatmul.h, so they agree bit for bit.
  */
 #include "kernels/qmatmul.h"
 
@@ -27,8 +27,8 @@
 
 enum { N = TD_QTILE_N, K = TD_QTILE_K, AHEAD = 6912, INT8_ROWS = 4, FLOAT_ROWS = 6 };
 
-/* exp by 2^n * e^r, |r| <= ln 2 / 2, Taylor to r^7 (5e-9); 2^n in two steps so that it goes to 0 and infinity as it should.
- * NaN stays NaN: min and max give their second operand then. */
+/* exp by 2^n * e^r, |r| <= ln 2 / 2, Taylor to r^7 (5e-9); 2^n in two steps so that it goes to 0 and infinity as it
+ * should. NaN stays NaN: min and max give their second operand then. */
 TD_SIMD vf vf_exp(vf x) {
     x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
     vf n = vf_round(vf_mul(x, vf_set1(0x1.715476p+0f)));

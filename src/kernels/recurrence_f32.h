@@ -3,8 +3,8 @@
  * For each token in turn, g = gate (NULL: 1):
  *     t = g_i S_ij;  u_j = v_j, or with beta: beta (v_j - sum over i of k_i t_ij);  S_ij = t_ij + k_i u_j;
  *     y_j = scale * sum over i of q_i S_ij, for each query head
- * Sums over i run over even and odd i apart, in order, and are then added. Columns j are independent of one another, so the
- * state of a few of them stays in the first cache for all tokens. The SIMD variants fuse multiply and add. */
+ * Sums over i run over even and odd i apart, in order, and are then added. Columns j are independent of one another, so
+ * the state of a few of them stays in the first cache for all tokens. The SIMD variants fuse multiply and add. */
 #ifndef TD_KERNELS_RECURRENCE_F32_H
 #define TD_KERNELS_RECURRENCE_F32_H
 

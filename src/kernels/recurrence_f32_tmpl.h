@@ -1,8 +1,8 @@
-/* kernels/recurrence_f32_tmpl.h - the recurrence of linear attention for any SIMD instruction set, included by one .c file per set
- * after its simd_*.h. It defines VARIANT, the td_recurrence_f32_kernels to define, and VARIANT_NAME.
+/* kernels/recurrence_f32_tmpl.h - the recurrence of linear attention for any SIMD instruction set, included by one .c
+ * file per set after its simd_*.h. It defines VARIANT, the td_recurrence_f32_kernels to define, and VARIANT_NAME.
  *
- * Columns go in blocks of up to 32, each through all tokens. The gated state is not stored before the update: it is made twice,
- * from the same numbers. */
+ * Columns go in blocks of up to 32, each through all tokens. The gated state is not stored before the update: it is
+ * made twice, from the same numbers. */
 #include "kernels/recurrence_f32.h"
 
 enum { LANES = 16, WIDEST = 2 };

@@ -1,7 +1,7 @@
 /* kernels/rows_f32.h - operations along one row of fp32: norms, softmax, rotary positions.
  *
- * Every row is computed by itself in a fixed order, so results depend neither on other rows nor on threads. Outputs may be
- * the inputs themselves (same pointer), but not overlap them otherwise. */
+ * Every row is computed by itself in a fixed order, so results depend neither on other rows nor on threads. Outputs may
+ * be the inputs themselves (same pointer), but not overlap them otherwise. */
 #ifndef TD_KERNELS_ROWS_F32_H
 #define TD_KERNELS_ROWS_F32_H
 

@@ -1,5 +1,6 @@
-/* kernels/vmath.h - elementary functions over arrays of fp32. y may be x. Each value is computed by itself; the SIMD
- * variants are within 4 units in the last place. NaN stays NaN; exp, tanh, erf and sigmoid of infinities are their limits. */
+/* kernels/vmath.h - elementary functions over arrays of fp32. y may be x. Each value is computed by itself;
+ * the SIMD variants are within 4 units in the last place. NaN stays NaN; exp, tanh, erf and sigmoid of
+ * infinities are their limits. */
 #ifndef TD_KERNELS_VMATH_H
 #define TD_KERNELS_VMATH_H
 

@@ -1,13 +1,14 @@
-/* light/body.h - subgraphs ("bodies") of nodes: If, Loop, Scan, SequenceMap. Private to light; the second half is what these
- * ops use.
+/* light/body.h - subgraphs ("bodies") of nodes: If, Loop, Scan, SequenceMap. Private to light; the
+ * second half is what these ops use.
  *
- * A body is a td_light of its own: graph, memory plan, rewrites. Its graph inputs are its formals, as the model lists them,
- * then the values that it captures from the graphs around it. Captured values are inputs of the node too (behind the op's
- * own), so the outer graph needs no special rule for them; captured constants are constants inside.
+ * A body is a td_light of its own: graph, memory plan, rewrites. Its graph inputs are its formals, as the model lists
+ * them, then the values that it captures from the graphs around it. Captured values are inputs of the node too (behind
+ * the op's own), so the outer graph needs no special rule for them; captured constants are constants inside.
  *
- * The op says at open what the formals are (td_infer_body), which resolves the body and tells what comes out. At run it
- * begins the body, sets formals, and steps: once for If, once an iteration for Loop and Scan. A ctx owns one run state per
- * body; results lie in the body's own memory and last until the node runs again, so handing them out copies nothing. */
+ * The op says at open what the formals are (td_infer_body), which resolves the body and tells what comes out.
+ * At run it begins the body, sets formals, and steps: once for If, once an iteration for Loop and Scan. A ctx
+ * owns one run state per body; results lie in the body's own memory and last until the node runs again, so
+ * handing them out copies nothing. */
 #ifndef TD_LIGHT_BODY_H
 #define TD_LIGHT_BODY_H
 
@@ -43,8 +44,8 @@ int td_body_declared_rank(const td_prepare *p, size_t index, size_t formal);
 
 /* --- for ops: infer, at open only */
 
-/* Types of the body's outputs for these of its formals. feeds[k]: the formal that output k becomes in the next iteration, or
- * -1; NULL: none do. Types of such formals are widened until they hold for every iteration. */
+/* Types of the body's outputs for these of its formals. feeds[k]: the formal that output k becomes in the next
+ * iteration, or -1; NULL: none do. Types of such formals are widened until they hold for every iteration. */
 treadle_status td_infer_body(td_infer *in, size_t index, const td_value *formals, const int32_t *feeds,
                              td_value *outputs);
 

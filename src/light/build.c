@@ -1,9 +1,10 @@
 /* light/build.c - model to graph: names become numbers, initializers and Constant nodes become constants, calls of
  * model-local functions are replaced by their bodies, subgraphs become graphs of their own.
  *
- * A scope holds the names of one graph or of one call of a function. Names may be used before they are made: what stays
- * unmade at the end is an error. A subgraph sees the names of the scopes around it up to the nearest function; those that it
- * makes itself hide them. Source: onnx IR spec (functions, overloads, ref_attr_name, opset scopes, subgraphs). */
+ * A scope holds the names of one graph or of one call of a function. Names may be used before they are made:
+ * what stays unmade at the end is an error. A subgraph sees the names of the scopes around it up to the
+ * nearest function; those that it makes itself hide them. Source: onnx IR spec (functions, overloads,
+ * ref_attr_name, opset scopes, subgraphs). */
 #include "base/alloc.h"
 #include "light/session.h"
 

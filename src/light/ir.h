@@ -1,11 +1,12 @@
 /* light/ir.h - the graph between the file and the run: values and nodes with integer names. Private to light.
  *
  * Invariants: nodes are in execution order; a value is made once (by a node, as a graph input, or as a constant); node
- * inputs and outputs are value ids, TD_NO_VALUE for an absent optional. Everything lives in the session's arena; only the
- * growing arrays are heap memory, which td_graph_free gives back. Passes change the graph, then it is frozen.
+ * inputs and outputs are value ids, TD_NO_VALUE for an absent optional. Everything lives in the session's arena; only
+ * the growing arrays are heap memory, which td_graph_free gives back. Passes change the graph, then it is frozen.
  *
- * A subgraph (a body, body.h) is a graph of its own. What it reads of the graphs around it are inputs of its node, behind
- * those of the op, and graph inputs of the body: so no list of uses, no order and no life span has to know of bodies. */
+ * A subgraph (a body, body.h) is a graph of its own. What it reads of the graphs around it are inputs of
+ * its node, behind those of the op, and graph inputs of the body: so no list of uses, no order and no life
+ * span has to know of bodies. */
 #ifndef TD_LIGHT_IR_H
 #define TD_LIGHT_IR_H
 
@@ -17,8 +18,8 @@ enum { TD_NO_VALUE = -1, TD_NO_NODE = -1, TD_NO_PORT = -1 };
 
 typedef struct td_body td_body;
 
-/* What is known of a value before a run. type.tensor.data is set for constants only. A sequence has kind SEQUENCE and the
- * element's dtype in type.tensor. */
+/* What is known of a value before a run. type.tensor.data is set for constants only. A sequence has kind SEQUENCE and
+ * the element's dtype in type.tensor. */
 typedef struct td_ir_value {
     td_str name;
     td_value type;
@@ -82,7 +83,8 @@ static inline bool td_graph_is_constant(const td_graph *graph, int32_t id) {
     return v->port == TD_NO_PORT && v->type.kind == TD_VALUE_TENSOR && v->type.tensor.data != NULL;
 }
 
-/* The produced value that `id` may be a view of, or TD_NO_VALUE if that is a graph input or a constant. Of resolved nodes. */
+/* The produced value that `id` may be a view of, or TD_NO_VALUE if that is a graph input or a
+ * constant. Of resolved nodes. */
 int32_t td_graph_root(const td_graph *graph, int32_t id);
 
 void td_graph_recount(td_graph *graph);                                      /* producers and n_uses, after changes */
@@ -105,8 +107,8 @@ treadle_status td_constant_from_node(td_arena *arena, const td_onnx_node *node, 
 /* The inputs that are the op's: what its schema speaks of. */
 static inline size_t td_node_n_op_inputs(const td_node *node) { return node->n_in - node->n_captured; }
 
-/* Op, version and attributes: equal bytes mean equal behaviour. false: an attribute that is not compared (graphs, types, sparse
- * tensors). */
+/* Op, version and attributes: equal bytes mean equal behaviour. false: an attribute that is not compared
+ * (graphs, types, sparse tensors). */
 bool td_node_append_key(const td_node *node, td_buf *key);
 
 /* Messages. */

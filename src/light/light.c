@@ -118,7 +118,8 @@ cleanup:
     return status;
 }
 
-/* A session of zeros becomes one whose graph is built, resolved and rewritten, and whose ports are known; no weight is packed. */
+/* A session of zeros becomes one whose graph is built, resolved and rewritten, and whose ports are
+ * known; no weight is packed. */
 static treadle_status begin(td_light *l, td_onnx_model *model, treadle_error *err) {
     l->model = model;
     td_arena_init(&l->arena);

@@ -1,8 +1,9 @@
 /* light/light.h - the native ONNX engine, as its users (engine adapters, bridges, tests) see it.
  *
- * A td_light is an opened graph: immutable, shared by any number of threads. A td_light_ctx is one mutable run state over it
- * (values, arena, profile): one thread at a time. Opening does all thinking: every node is resolved to an implementation,
- * types are inferred, passes have run, weights are packed, memory is planned; a run walks a flat array of nodes. */
+ * A td_light is an opened graph: immutable, shared by any number of threads. A td_light_ctx is one mutable run
+ * state over it (values, arena, profile): one thread at a time. Opening does all thinking: every node is
+ * resolved to an implementation, types are inferred, passes have run, weights are packed, memory is planned; a
+ * run walks a flat array of nodes. */
 #ifndef TD_LIGHT_LIGHT_H
 #define TD_LIGHT_LIGHT_H
 
@@ -46,10 +47,12 @@ treadle_status td_light_open(const char *path, const td_light_options *options, 
 /* Takes the model: closes it on failure too. */
 treadle_status td_light_open_take(td_onnx_model *model, const td_light_options *options, td_light **out,
                                   treadle_error *err);
-/* What td_light_open would refuse a file for, told without packing weights; of these only constants that shapes hang on are read.
- * (*out_outputs)[i], in the arena: kind, type and shape of graph output i as far as they are declared or can be inferred. */
+/* What td_light_open would refuse a file for, told without packing weights; of these only constants that shapes
+ * hang on are read. (*out_outputs)[i], in the arena: kind, type and shape of graph output i as far as they are
+ * declared or can be inferred. */
 treadle_status td_light_check(const char *path, td_arena *arena, td_light_port **out_outputs, treadle_error *err);
-/* Lets the weights' pages go, as far as they lie in files; they come back when a run touches them. Runs may be going on. */
+/* Lets the weights' pages go, as far as they lie in files; they come back when a run touches
+ * them. Runs may be going on. */
 void td_light_drop(const td_light *light);
 void td_light_close(td_light *light); /* after all its contexts; NULL is fine */
 
@@ -63,23 +66,25 @@ ptrdiff_t td_light_find_output(const td_light *light, td_str name);
 treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, treadle_error *err);
 void td_light_ctx_free(td_light_ctx *ctx);
 
-/* Runs the graph. inputs[n_inputs]: kind NONE = not given (allowed for optional ports). Input memory must stay unchanged during the
- * run and may be strided.
- * outputs[n_outputs], in and out: on entry kind NONE asks for the output in memory of the context, valid until its next run
- * or end; kind TENSOR with data binds the output to the caller's memory: dtype must match, tensor.shape is the capacity per dimension, strides
- * are kept; on return shape is what was produced (an error if it exceeds the capacity). A bound output may be the same memory with
- * the same strides as an input (KV caches): ops that extend in place (Concat, GroupQueryAttention, Attention, ...) then copy nothing.
- * skip[i] (skip may be NULL): the caller does not want output i; nodes that only serve skipped outputs need not run. */
+/* Runs the graph. inputs[n_inputs]: kind NONE = not given (allowed for optional ports). Input memory must stay
+ * unchanged during the run and may be strided.
+ * outputs[n_outputs], in and out: on entry kind NONE asks for the output in memory of the context, valid until its next
+ * run or end; kind TENSOR with data binds the output to the caller's memory: dtype must match, tensor.shape is the
+ * capacity per dimension, strides are kept; on return shape is what was produced (an error if it exceeds the capacity).
+ * A bound output may be the same memory with the same strides as an input (KV caches): ops that extend in place
+ * (Concat, GroupQueryAttention, Attention, ...) then copy nothing. skip[i] (skip may be NULL): the caller does not want
+ * output i; nodes that only serve skipped outputs need not run. */
 treadle_status td_light_run(td_light_ctx *ctx, const td_value *inputs, td_value *outputs, const bool *skip,
                             treadle_error *err);
 
-/* While on, a run ends after the node it is at, with TREADLE_CANCELLED, and so does every later one. The one call that any thread
- * may make while another runs the context. */
+/* While on, a run ends after the node it is at, with TREADLE_CANCELLED, and so does every later one. The one call that
+ * any thread may make while another runs the context. */
 void td_light_interrupt(td_light_ctx *ctx, bool on);
 
-/* Logits of few positions: if output `index` [batch, seq, ...] is made by row-wise ops (norm, matmul with constant weights, ...),
- * td_light_can_pick_rows says so, and a run after td_light_pick_rows(ctx, positions[batch][n], n) computes only these
- * positions of each batch row: the output then is [batch, n, ...]. positions NULL: all again. Positions are copied. */
+/* Logits of few positions: if output `index` [batch, seq, ...] is made by row-wise ops (norm, matmul with
+ * constant weights, ...), td_light_can_pick_rows says so, and a run after td_light_pick_rows(ctx,
+ * positions[batch][n], n) computes only these positions of each batch row: the output then is [batch, n, ...].
+ * positions NULL: all again. Positions are copied. */
 bool td_light_can_pick_rows(const td_light *light, size_t output);
 treadle_status td_light_pick_rows(td_light_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
                                   treadle_error *err);

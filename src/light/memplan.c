@@ -1,8 +1,8 @@
 /* light/memplan.c - liveness to offsets: where in the ctx's one slab each value and each step's scratch lies.
  *
- * Sizes are those that earlier runs asked for (td_demand); the first run of a ctx lives on blocks and teaches them. Values
- * that were computed over one another share an item. Items are placed largest first, each into the tightest gap that is
- * free during its whole life (greedy by size; Pisarchyk and Lee, arXiv:2001.03288). */
+ * Sizes are those that earlier runs asked for (td_demand); the first run of a ctx lives on blocks and teaches them.
+ * Values that were computed over one another share an item. Items are placed largest first, each into the tightest gap
+ * that is free during its whole life (greedy by size; Pisarchyk and Lee, arXiv:2001.03288). */
 #include "light/session.h"
 
 #include "base/alloc.h"
@@ -50,8 +50,8 @@ static void place(item *items, size_t n, item **overlapping, size_t *slab_bytes)
     }
 }
 
-/* The value at the bottom of a stack of in-place results. What was learned with other outputs skipped may not hold here:
- * the value below must die where the one above is made. */
+/* The value at the bottom of a stack of in-place results. What was learned with other outputs skipped may not hold
+ * here: the value below must die where the one above is made. */
 static int32_t group_of(const td_light_ctx *ctx, const td_program *p, int32_t id) {
     for (;;) {
         int32_t below = ctx->demands[id].over;

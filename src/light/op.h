@@ -1,7 +1,8 @@
 /* light/op.h - the op interface: what one file in light/ops/ implements.
  *
- * An op is a row in ops.inc (domain, name, since-version, implementation) plus a td_op_impl. The schema (onnx/schema.h) has already
- * checked attribute names, types and required ones, the number of inputs and outputs and their dtypes; defaults come from it.
+ * An op is a row in ops.inc (domain, name, since-version, implementation) plus a td_op_impl. The schema
+ * (onnx/schema.h) has already checked attribute names, types and required ones, the number of inputs and outputs and
+ * their dtypes; defaults come from it.
  *
  * Life of a node:
  *   prepare  once at open: read attributes into the node's state, look at constant inputs (prepack), refuse by td_unsupported
@@ -9,7 +10,8 @@
  *   infer    at open with symbolic shapes, and before each run with exact ones: set dtype and shape of every output;
  *   run      compute; outputs have their memory already, unless infer left a dimension unknown (data-dependent) or the op is a view;
  *   release  at close.
- * The state is immutable after prepare: runs of several contexts share it. Nothing is allocated in run: scratch comes from the context. */
+ * The state is immutable after prepare: runs of several contexts share it. Nothing is allocated in run:
+ * scratch comes from the context. */
 #ifndef TD_LIGHT_OP_H
 #define TD_LIGHT_OP_H
 
@@ -102,13 +104,13 @@ treadle_status td_unsupported(const td_prepare *p, const char *format, ...) TD_P
 /* A malformed node: wrong attribute value and the like; returns TREADLE_FORMAT. */
 treadle_status td_bad_node(const td_prepare *p, const char *format, ...) TD_PRINTF(2, 3);
 
-/* Memory for packed weights: from the session's packed-weights cache, in execution order. If *out_ready is true the bytes are
- * already there (cache hit; or p->analysis, then nobody will read them), else the op fills them. 64-byte aligned.
- * `what`: content key parts (op, layout version). */
+/* Memory for packed weights: from the session's packed-weights cache, in execution order. If *out_ready is true the
+ * bytes are already there (cache hit; or p->analysis, then nobody will read them), else the op fills them. 64-byte
+ * aligned. `what`: content key parts (op, layout version). */
 treadle_status td_prepare_packed(td_prepare *p, const char *what, size_t bytes, void **out, bool *out_ready);
-/* The same in two steps, for packs whose form depends on the weights: a description (meta, at most 40 bytes) is stored with
- * them, and on a hit (true) the weights need not be looked at. The op checks what it finds against its attributes. Not to be
- * called with p->analysis. */
+/* The same in two steps, for packs whose form depends on the weights: a description (meta, at most 40 bytes) is stored
+ * with them, and on a hit (true) the weights need not be looked at. The op checks what it finds against its attributes.
+ * Not to be called with p->analysis. */
 bool td_prepare_find_packed(td_prepare *p, const char *what, void *meta, size_t meta_bytes, const void **out,
                             size_t *bytes);
 treadle_status td_prepare_add_packed(td_prepare *p, const char *what, const void *meta, size_t meta_bytes, size_t bytes,
@@ -163,12 +165,14 @@ struct td_run {
 
 /* Memory for output i of this shape (data-dependent outputs, views that must copy). */
 treadle_status td_run_alloc(td_run *r, size_t i, td_dtype dtype, const td_shape *shape);
-/* Output i is a view of input j's memory (same buffer, new shape and strides). Copies where sharing is not possible: without
- * TD_OP_VIEW, or when j is not 0. */
+/* Output i is a view of input j's memory (same buffer, new shape and strides). Copies where sharing is not possible:
+ * without TD_OP_VIEW, or when j is not 0. */
 treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view);
-/* 64-byte aligned scratch until the end of this node's run; several calls give disjoint memory; NULL and err set: out of memory. */
+/* 64-byte aligned scratch until the end of this node's run; several calls give disjoint memory; NULL
+ * and err set: out of memory. */
 void *td_run_scratch(td_run *r, size_t bytes);
-/* Memory until the next run of the context, for what outputs point to (the bytes of strings). NULL and err set: none. */
+/* Memory until the next run of the context, for what outputs point to (the bytes of strings). NULL and err set:
+ * none. */
 void *td_run_keep(td_run *r, size_t bytes);
 treadle_status td_run_fail(td_run *r, const char *format, ...) TD_PRINTF(2, 3); /* TREADLE_RUN, names the node */
 

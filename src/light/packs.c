@@ -65,8 +65,8 @@ static bool pack_name(const td_graph *g, const td_node *node, const char *what, 
     return !out->failed;
 }
 
-/* What makes packs equal: what they are called, what the node does, and which constants it reads. false: nothing to compare by,
- * or no memory (out->failed). */
+/* What makes packs equal: what they are called, what the node does, and which constants it reads. false: nothing to
+ * compare by, or no memory (out->failed). */
 static bool sharing_key(const td_graph *g, const td_node *node, const char *what, td_buf *out) {
     td_buf_text(out, what);
     td_buf_char(out, '\n');

@@ -1,9 +1,9 @@
-/* light/packs.h - the memory of packed weights of one session: mapped from the cache (quant/pack_cache.h) when this model
- * was packed before, written to it otherwise, and plain memory without a cache. Private to light.
+/* light/packs.h - the memory of packed weights of one session: mapped from the cache (quant/pack_cache.h) when this
+ * model was packed before, written to it otherwise, and plain memory without a cache. Private to light.
  *
- * A pack's name is what the op calls it, its constant inputs, and its node's first output: passes may fuse and move nodes,
- * their packs stay the same. Within a session equal nodes with the same constants share one pack: the branches of an If often read
- * the same weights. */
+ * A pack's name is what the op calls it, its constant inputs, and its node's first output: passes may fuse and move
+ * nodes, their packs stay the same. Within a session equal nodes with the same constants share one pack: the branches
+ * of an If often read the same weights. */
 #ifndef TD_LIGHT_PACKS_H
 #define TD_LIGHT_PACKS_H
 

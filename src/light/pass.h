@@ -1,7 +1,7 @@
 /* light/pass.h - rewrites of the graph at open: one file in pass/ each, one row in pass.inc.
  *
- * A pass must not change results beyond float rounding. It sees an analysed graph: every node has its op and a state good
- * for infer, every value has dtype and (symbolic) shape, counts are true. New nodes are resolved with
+ * A pass must not change results beyond float rounding. It sees an analysed graph: every node has its op and a state
+ * good for infer, every value has dtype and (symbolic) shape, counts are true. New nodes are resolved with
  * td_pass_resolve before the pass ends; removed ones are marked and swept by the caller. Private to light. */
 #ifndef TD_LIGHT_PASS_H
 #define TD_LIGHT_PASS_H

@@ -1,4 +1,5 @@
-/* light/prepare.c - what an op's prepare may ask (op.h): inputs as known at open, attributes, refusals, packed memory. */
+/* light/prepare.c - what an op's prepare may ask (op.h): inputs as known at open, attributes, refusals, packed
+ * memory. */
 #include "light/packs.h"
 #include "light/resolve.h"
 

@@ -1,7 +1,8 @@
-/* light/program.c - the flat list of steps of one set of wanted outputs: operands as pointers into the ctx, liveness, and
- * which inputs' memory may be taken over.
+/* light/program.c - the flat list of steps of one set of wanted outputs: operands as pointers into the ctx, liveness,
+ * and which inputs' memory may be taken over.
  *
- * Liveness: a value's memory is needed until the last step that reads it or a view of it. Graph outputs stay to the end. */
+ * Liveness: a value's memory is needed until the last step that reads it or a view of it.
+ * Graph outputs stay to the end. */
 #include "light/session.h"
 
 #include "base/alloc.h"

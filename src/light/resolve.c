@@ -144,8 +144,8 @@ static bool outputs_may_be_absent(const td_resolver *r, const td_node *node) {
     return false;
 }
 
-/* Shapes that do not fit are no error in a body yet: it may be a branch for other shapes, which is never taken. Its run would
- * tell. */
+/* Shapes that do not fit are no error in a body yet: it may be a branch for other shapes, which is
+ * never taken. Its run would tell. */
 static treadle_status infer_types_only(td_resolver *r, td_infer *in) {
     treadle_error shapes_do_not_fit = {0};
     if (in->err) shapes_do_not_fit = *in->err;

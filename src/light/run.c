@@ -1,8 +1,8 @@
 /* light/run.c - one run: bind inputs and outputs, walk the steps, hand out the results.
  *
- * A bound output is written by its producer at once where that is safe (run_memory.c, bind_direct); else it is computed in
- * the ctx's memory and copied when all nodes have run, so that nothing that still reads an input in the same memory is
- * disturbed. */
+ * A bound output is written by its producer at once where that is safe (run_memory.c, bind_direct); else it is
+ * computed in the ctx's memory and copied when all nodes have run, so that nothing that still reads an input in
+ * the same memory is disturbed. */
 #include "light/session.h"
 
 #include "base/alloc.h"

@@ -117,8 +117,8 @@ void td_body_bind(td_body_run *b, size_t k, const td_tensor *to) {
     b->through[k] = false;
 }
 
-/* The bound memory is also an input of the session: which of the body's inputs lies there. It must be alone and the last to
- * be read, so that the body may do with both as if it were the session. */
+/* The bound memory is also an input of the session: which of the body's inputs lies there. It must be alone and the
+ * last to be read, so that the body may do with both as if it were the session. */
 static int32_t find_alias(td_body_run *b, const td_binding *outer_binding) {
     const td_light_ctx *outer = b->caller->ctx;
     const td_graph *g = &b->body->light.graph;
@@ -178,7 +178,8 @@ static treadle_status may_step(td_light_ctx *ctx, treadle_error *err) {
     return TD_UNLIKELY(td_ctx_interrupted(ctx)) ? td_fail(err, TREADLE_CANCELLED, "cancelled") : TREADLE_OK;
 }
 
-/* However it ends, no binding outlives it: the memory belongs to the caller's run (a cancel that left one: tests/api/test_parity.py). */
+/* However it ends, no binding outlives it: the memory belongs to the caller's run (a cancel that left
+ * one: tests/api/test_parity.py). */
 treadle_status td_body_step(td_body_run *b) {
     const td_graph *g = &b->body->light.graph;
     td_light_ctx *ctx = b->ctx;

@@ -1,7 +1,7 @@
 /* light/session.h - the opened graph (td_light) and its run state (td_light_ctx), inside. Private to light.
  *
- * td_light is immutable once open. A ctx holds one td_program per set of skipped outputs: the steps that are run for it,
- * their operands as pointers into the ctx, who dies where, and the memory plan. */
+ * td_light is immutable once open. A ctx holds one td_program per set of skipped outputs: the steps that are run for
+ * it, their operands as pointers into the ctx, who dies where, and the memory plan. */
 #ifndef TD_LIGHT_SESSION_H
 #define TD_LIGHT_SESSION_H
 

@@ -1,7 +1,7 @@
 /* media/audio_cut.c - whether a sound file ends before its own headers say, for formats whose decoders do not tell.
  *
- * RIFF, RF64, W64, AIFF, CAF and AU: the chunk of samples says its size. Ogg: the last page of a stream is marked. MPEG audio: a frame
- * says its size. Sources: the formats' own specifications; RFC 3533 for Ogg. */
+ * RIFF, RF64, W64, AIFF, CAF and AU: the chunk of samples says its size. Ogg: the last page of a stream is marked. MPEG
+ * audio: a frame says its size. Sources: the formats' own specifications; RFC 3533 for Ogg. */
 #include "media/audio.h"
 #include "media/mp3.h"
 

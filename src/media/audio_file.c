@@ -1,5 +1,5 @@
-/* media/audio_file.c - sound files to float samples through libsndfile, MPEG audio through mp3.h, from a memory map or from the caller's
- * bytes.
+/* media/audio_file.c - sound files to float samples through libsndfile, MPEG audio through mp3.h, from a memory
+ * map or from the caller's bytes.
  *
  * What a header claims is never believed: memory grows with the samples that were in fact decoded. */
 #include "base/alloc.h"

@@ -1,8 +1,9 @@
 /* media/dither.c - a little normal noise on the samples, the same for the same number of samples.
  *
- * The noise is torch.randn's on a CPU with the number of samples as seed, since extractors that dither do it so: Mersenne Twister
- * (M. Matsumoto and T. Nishimura, 1998) to uniform numbers of 24 bits to pairs of normal ones (G. Box and M. Muller, 1958), sixteen at
- * a time: number j and j + 8 are a pair; a rest is drawn anew so that it makes up sixteen, over what stood there. */
+ * The noise is torch.randn's on a CPU with the number of samples as seed, since extractors that dither do it so:
+ * Mersenne Twister (M. Matsumoto and T. Nishimura, 1998) to uniform numbers of 24 bits to pairs of normal ones (G. Box
+ * and M. Muller, 1958), sixteen at a time: number j and j + 8 are a pair; a rest is drawn anew so that it makes up
+ * sixteen, over what stood there. */
 #include "base/alloc.h"
 #include "media/steps.h"
 

@@ -1,7 +1,7 @@
 /* media/features.c - running a recipe: samples to named tensors.
  *
- * One frame is taken through all frame steps before the next, so that what lies between samples and log-mel values is one
- * frame's worth, whatever the recording's length. */
+ * One frame is taken through all frame steps before the next, so that what lies between samples and log-mel values is
+ * one frame's worth, whatever the recording's length. */
 #include "base/alloc.h"
 #include "media/steps.h"
 #include "tensor/half.h"

@@ -1,5 +1,5 @@
-/* media/fft.c - a real frame of even length goes through a complex transform of half that length and is separated afterwards; an odd
- * one as complex numbers without imaginary parts. */
+/* media/fft.c - a real frame of even length goes through a complex transform of half that length and is separated
+ * afterwards; an odd one as complex numbers without imaginary parts. */
 #include "media/fft.h"
 
 #include "kernels/fourier.h"

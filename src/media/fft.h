@@ -1,7 +1,8 @@
 /* media/fft.h - power spectrum of real frames, in double precision.
  *
- * Double, because the logarithm of a quiet bin beside a loud one shows the rounding of a float transform: 1e-4 in log-mel
- * features, where 1e-5 is asked for (docs/decisions/0006-spectra-in-double.md). Immutable once made; any number of threads. */
+ * Double, because the logarithm of a quiet bin beside a loud one shows the rounding of a float transform: 1e-4
+ * in log-mel features, where 1e-5 is asked for (docs/decisions/0006-spectra-in-double.md). Immutable once
+ * made; any number of threads. */
 #ifndef TD_MEDIA_FFT_H
 #define TD_MEDIA_FFT_H
 

@@ -1,4 +1,5 @@
-/* media/fields.c - reading the values of a step: from the step, or from the config's fields that it names as "$field". */
+/* media/fields.c - reading the values of a step: from the step, or from the config's fields that it names as
+ * "$field". */
 #include "media/steps.h"
 
 #include <math.h>

@@ -1,8 +1,8 @@
 /* media/mel.c - triangular filters evenly spaced on a mel scale.
  *
  * Scales: HTK, 2595 log10(1 + f/700); Kaldi, 1127 ln(1 + f/700); Slaney, linear below 1 kHz (3 mels per 200 Hz) and
- * logarithmic above (27 mels per factor 6.4), as Slaney's Auditory Toolbox has it. A triangle rises and falls linearly over
- * hertz, or over mels ("triangles"). Slaney's normalisation gives every filter the same area over hertz. */
+ * logarithmic above (27 mels per factor 6.4), as Slaney's Auditory Toolbox has it. A triangle rises and falls linearly
+ * over hertz, or over mels ("triangles"). Slaney's normalisation gives every filter the same area over hertz. */
 #include "media/steps.h"
 
 #include <math.h>
@@ -36,7 +36,8 @@ static double to_hz(int scale, double mel) {
     return mel < 15 ? 200 * mel / 3 : 1000 * exp(log(6.4) / 27 * (mel - 15));
 }
 
-/* The weights of one filter from its three corners; x: where each spectrum bin lies. Only the run of bins above 0 is kept. */
+/* The weights of one filter from its three corners; x: where each spectrum bin lies. Only the
+ * run of bins above 0 is kept. */
 static bool make_filter(td_step_reader *r, mel_filter *filter, const double corner[3], const double *x, int n_x,
                         double scale, int round) {
     int first = n_x, end = 0;

@@ -5,7 +5,8 @@
  *   {"feature_extractor_type": "..."}       fields of a named extractor (Hugging Face, and the flat form): recipes/audio/extractors
  *   neither                                 the extractor whose telling fields are all there
  *
- * Operations and extractors are data: a file each, embedded by the build, holding steps whose values may be "$field". */
+ * Operations and extractors are data: a file each, embedded by the build, holding steps whose values may be
+ * "$field". */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "media/recipes_gen.h"

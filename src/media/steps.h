@@ -1,11 +1,13 @@
-/* media/steps.h - one step of a recipe: how its JSON is read, and what it does to the samples, to a frame, or to all frames.
+/* media/steps.h - one step of a recipe: how its JSON is read, and what it does to the
+ * samples, to a frame, or to all frames.
  *
  *   wave steps     the whole waveform, float32
  *   frames         cuts the waveform into overlapping frames; at most once, after all wave steps
  *   frame steps    one frame at a time, in double precision, in place; its length may change
  *   matrix steps   all frames [n_frames, width], float32
  *
- * A step is read once, with everything that can be computed beforehand (windows, filters, transforms), and is immutable then. */
+ * A step is read once, with everything that can be computed beforehand (windows, filters,
+ * transforms), and is immutable then. */
 #ifndef TD_MEDIA_STEPS_H
 #define TD_MEDIA_STEPS_H
 
@@ -53,8 +55,8 @@ int64_t td_framing_count(const td_framing *framing, int64_t n); /* frames of n s
 int64_t td_framing_valid(const td_framing *framing, const td_wave *wave, int64_t n_frames);
 void td_framing_cut(const td_framing *framing, const td_wave *wave, int64_t index, double *out); /* [span] */
 
-/* --- reading: values come from the step itself, or, written "$name", from the fields of the config. The first failure stays
- * in `status`; after it every reader gives the fallback. */
+/* --- reading: values come from the step itself, or, written "$name", from the fields of the config. The first failure
+ * stays in `status`; after it every reader gives the fallback. */
 typedef struct td_step_reader {
     td_arena *arena;
     const td_json *step;
@@ -123,7 +125,8 @@ double td_step_number(td_step_reader *r, const char *key, double fallback, doubl
 int64_t td_step_int(td_step_reader *r, const char *key, int64_t fallback, int64_t low, int64_t high);
 bool td_step_bool(td_step_reader *r, const char *key, bool fallback);
 int td_step_word(td_step_reader *r, const char *key, const char *const *words, int fallback);
-/* An array of n numbers (it may stand in arrays of one: Hugging Face writes shapes like [1, 1, n]), or NULL if absent. */
+/* An array of n numbers (it may stand in arrays of one: Hugging Face writes shapes like [1, 1, n]), or NULL if
+ * absent. */
 const double *td_step_numbers(td_step_reader *r, const char *key, int64_t n);
 /* Samples, given as such under `key` or in seconds under `seconds_key`; -1: neither. */
 int64_t td_step_samples(td_step_reader *r, const char *key, const char *seconds_key);

@@ -6,8 +6,8 @@
 
 void *td_read_nothing(td_step_reader *r) { return (void)r, NULL; }
 
-/* --- rounding: the log of a quiet bin shows how the reference implementation rounded its window, so what was computed in
- * float32 there has to be here */
+/* --- rounding: the log of a quiet bin shows how the reference implementation rounded its window, so what was computed
+ * in float32 there has to be here */
 enum { ROUND_NONE, ROUND_F32, ROUND_BF16, ROUND_F16 };
 const char *const td_round_words[] = {"none", "float32", "bfloat16", "float16", NULL};
 
@@ -81,13 +81,14 @@ typedef struct window_params {
     bool round; /* the product, to float32 */
 } window_params;
 
-/* How the angle of the cosine is computed. A window made in float32 carries the rounding of its angle: index times a rounded
- * step, as torch has it; or index times 2 pi, divided, as written with NumPy arrays. */
+/* How the angle of the cosine is computed. A window made in float32 carries the rounding of its angle: index times a
+ * rounded step, as torch has it; or index times 2 pi, divided, as written with NumPy arrays. */
 enum { ANGLE_F64, ANGLE_F32, ANGLE_F32_DIVIDED };
 static const char *const angle_words[] = {"float64", "float32", "float32_divided", NULL};
 
-/* NumPy's cosine of float32 arrays, off by one unit in the last place now and then: Cody and Waite's reduction in three steps
- * and minimax polynomials. 37 of the 512 values of a Hann window come out other than rounded, which a bin without energy shows. */
+/* NumPy's cosine of float32 arrays, off by one unit in the last place now and then: Cody and Waite's reduction
+ * in three steps and minimax polynomials. 37 of the 512 values of a Hann window come out other than rounded,
+ * which a bin without energy shows. */
 static float numpy_cosine(float x) {
     float q = rintf(x * 0x1.45f306p-1f); /* quarter turns */
     float r = fmaf(q, -0x1.921fb0p+00f, x);

@@ -154,16 +154,16 @@ treadle_status td_wave_preemphasis(const void *params, td_wave *wave, treadle_er
 
 /* --- frames */
 
-/* Where frame 0 begins: at the first sample; half a frame before it, with padding on both sides or on the left alone; or so that
- * each frame's middle lies in the middle of its hop. */
+/* Where frame 0 begins: at the first sample; half a frame before it, with padding on both sides or on the left alone;
+ * or so that each frame's middle lies in the middle of its hop. */
 enum { PAD_NONE, PAD_CENTER, PAD_LEFT, PAD_MIDDLE };
 static const char *const pad_words[] = {"none", "center", "left", "middle", NULL};
-/* What lies beyond the ends: zeros; the samples mirrored about the last one, or about the edge behind it; mirrored about the first one
- * at the start and zeros at the end. */
+/* What lies beyond the ends: zeros; the samples mirrored about the last one, or about the edge behind it; mirrored
+ * about the first one at the start and zeros at the end. */
 enum { MODE_ZEROS, MODE_REFLECT, MODE_MIRROR, MODE_REFLECT_START };
 static const char *const mode_words[] = {"zeros", "reflect", "mirror", "reflect_start", NULL};
-/* Which frames count as real: those whose first sample, last sample of the hop, last sample of the window, or the one behind the
- * window is real; or all. */
+/* Which frames count as real: those whose first sample, last sample of the hop, last sample of the window, or the one
+ * behind the window is real; or all. */
 enum { VALID_START, VALID_HOP, VALID_WINDOW, VALID_NEXT, VALID_ALL };
 static const char *const valid_words[] = {"start", "hop", "window", "next", "all", NULL};
 

@@ -1,6 +1,6 @@
-/* model/convert.c - the config that a folder has, in whatever version, as a version 2 file that plans the same: only what the file says
- * itself, or what the folder's layout says, and of that only what its graphs have. Defaults of presets and of other files stay where
- * they are. */
+/* model/convert.c - the config that a folder has, in whatever version, as a version 2 file that plans the same: only
+ * what the file says itself, or what the folder's layout says, and of that only what its graphs have. Defaults of
+ * presets and of other files stay where they are. */
 #include "model/model.h"
 
 typedef struct convert_ctx {

@@ -4,8 +4,8 @@
 
 #include "config/files.h"
 
-/* path: a folder, or an .onnx file. All texts are copied into the arena. A file that is no ONNX model carries nothing: who opens it
- * says what is wrong. Errors: TREADLE_NOT_FOUND (nothing there), TREADLE_OUT_OF_MEMORY. */
+/* path: a folder, or an .onnx file. All texts are copied into the arena. A file that is no ONNX model carries nothing:
+ * who opens it says what is wrong. Errors: TREADLE_NOT_FOUND (nothing there), TREADLE_OUT_OF_MEMORY. */
 treadle_status td_model_files_open(const char *path, td_arena *arena, td_model_files *out, treadle_error *err);
 
 #endif

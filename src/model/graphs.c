@@ -89,7 +89,8 @@ static treadle_status check_data(treadle_model *m, const td_plan_session *s, td_
     return status;
 }
 
-/* What light would refuse, or the plan, once types and shapes are inferred. Only of a graph that has all its ops and weights. */
+/* What light would refuse, or the plan, once types and shapes are inferred. Only of a graph that
+ * has all its ops and weights. */
 static treadle_status check_inside(treadle_model *m, int32_t session, td_place place, treadle_error *err) {
     const td_plan_session *s = &m->plan->sessions[session];
     td_arena arena = {0};

@@ -1,7 +1,7 @@
 /* names/words.h - the words that a config may use: one X-macro list per family, one row per word.
  *
- * Each list becomes an enum and a table of texts ending with NULL; the error for an unknown word prints the table. A new word
- * is a row here plus what it does, where its enum value is switched on. */
+ * Each list becomes an enum and a table of texts ending with NULL; the error for an unknown word prints the table. A
+ * new word is a row here plus what it does, where its enum value is switched on. */
 #ifndef TD_NAMES_WORDS_H
 #define TD_NAMES_WORDS_H
 

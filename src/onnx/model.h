@@ -1,7 +1,8 @@
 /* onnx/model.h - a ModelProto in memory: what the reader makes and the writer takes.
  *
- * A faithful image of the file with string names; light resolves it into integers. Everything lives in the model's arena
- * or points into the mapped file (zero copy: strings and raw tensor bytes). Immutable once read. Names follow onnx.proto. */
+ * A faithful image of the file with string names; light resolves it into integers. Everything lives in the
+ * model's arena or points into the mapped file (zero copy: strings and raw tensor bytes). Immutable once
+ * read. Names follow onnx.proto. */
 #ifndef TD_ONNX_MODEL_H
 #define TD_ONNX_MODEL_H
 
@@ -185,8 +186,8 @@ typedef struct td_onnx_read_options {
 } td_onnx_read_options;
 
 /* Reads a model; external data is confined to the model's folder (td_path_resolve_inside). *out is closed by
- * td_onnx_close. On failure err names the file and the place: the path of fields ("graph.node[3].attribute[1]") and the byte
- * offset. options NULL: all defaults. */
+ * td_onnx_close. On failure err names the file and the place: the path of fields ("graph.node[3].attribute[1]") and the
+ * byte offset. options NULL: all defaults. */
 treadle_status td_onnx_open(const char *path, const td_onnx_read_options *options, td_onnx_model **out,
                             treadle_error *err);
 
@@ -236,8 +237,8 @@ treadle_status td_onnx_write_file(const td_onnx_model *model, const char *path, 
 const td_onnx_attr *td_onnx_find_attr(const td_onnx_node *node, const char *name);
 int64_t td_onnx_opset_version(const td_onnx_opset *opsets, size_t n_opsets, td_str domain); /* -1: not imported */
 const td_onnx_function *td_onnx_find_function(const td_onnx_model *model, td_str domain, td_str name, td_str overload);
-/* Every tensor of the model: initializers and attributes of its graph, of the graphs inside of that, and of its functions.
- * false: `visit` said so, and was not called again. */
+/* Every tensor of the model: initializers and attributes of its graph, of the graphs inside of that, and of its
+ * functions. false: `visit` said so, and was not called again. */
 bool td_onnx_each_tensor(const td_onnx_model *model, bool (*visit)(void *ctx, const td_onnx_tensor *tensor), void *ctx);
 
 #endif

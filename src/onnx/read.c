@@ -1,4 +1,5 @@
-/* onnx/read.c - opening and closing models. The arena, the file map and the maps of external files belong to the model. */
+/* onnx/read.c - opening and closing models. The arena, the file map and the maps of external files belong to the
+ * model. */
 #include "base/alloc.h"
 #include "onnx/proto.h"
 

@@ -1,7 +1,7 @@
 /* onnx/read_attr.c - AttributeProto and TypeProto, the two messages with alternatives inside.
  *
- * An attribute is read into a struct with one count per list and then cut down to the one value that its type names; files
- * of IR version 1 have no type and get it from the field that is present. */
+ * An attribute is read into a struct with one count per list and then cut down to the one value that its type names;
+ * files of IR version 1 have no type and get it from the field that is present. */
 #include "onnx/proto.h"
 
 typedef struct attr_raw {

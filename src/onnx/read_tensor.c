@@ -1,8 +1,8 @@
 /* onnx/read_tensor.c - TensorProto: every storage form becomes dense little-endian bytes.
  *
- * raw_data and external data stay where they are when their address fits the element's alignment; otherwise, and for the
- * varint forms, they are copied into the arena, whose size is thus bounded by that of the file. Little-endian hosts only,
- * which are all that treadle is built for. */
+ * raw_data and external data stay where they are when their address fits the element's alignment; otherwise, and for
+ * the varint forms, they are copied into the arena, whose size is thus bounded by that of the file. Little-endian hosts
+ * only, which are all that treadle is built for. */
 #include "onnx/proto.h"
 #include "tensor/shape.h"
 

@@ -1,6 +1,7 @@
 /* onnx/read_value.c - tensors, sequences, optionals and maps as the backend test data hold them (onnx-data.proto).
  *
- * SequenceProto and OptionalProto have the same fields, repeated in one and single in the other, so one reader serves both. */
+ * SequenceProto and OptionalProto have the same fields, repeated in one and single in the
+ * other, so one reader serves both. */
 #include "onnx/proto.h"
 
 /* elem_type of both messages, which is also the field number of the values minus 2. */

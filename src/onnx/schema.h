@@ -62,9 +62,9 @@ typedef struct td_schema {
     const td_schema_type *types;
 } td_schema;
 
-/* The schema with the largest since_version <= opset_version; NULL: no such operator at that version. domain "ai.onnx" and
- * "" are one. Deprecated rows are returned: the caller says what replaced them. SimplifiedLayerNormalization, which ORT
- * puts into domain "" though the standard lacks it, is found there at any version. */
+/* The schema with the largest since_version <= opset_version; NULL: no such operator at that version. domain "ai.onnx"
+ * and "" are one. Deprecated rows are returned: the caller says what replaced them. SimplifiedLayerNormalization, which
+ * ORT puts into domain "" though the standard lacks it, is found there at any version. */
 const td_schema *td_schema_find(td_str domain, td_str name, int64_t opset_version);
 
 /* The attribute of that name; NULL: the operator has none such. */

@@ -30,8 +30,8 @@ typedef struct td_wire_field {
     size_t n;
 } td_wire_field;
 
-/* Reads the next field. 1: *out is filled; 0: end of the message; -1: malformed, *problem (static text) says how and w->p
- * stays at the bad field. */
+/* Reads the next field. 1: *out is filled; 0: end of the message; -1: malformed, *problem (static text) says how and
+ * w->p stays at the bad field. */
 int td_wire_next(td_wire *w, td_wire_field *out, const char **problem);
 
 /* One varint at w->p; false: truncated or longer than 10 bytes. */

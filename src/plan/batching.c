@@ -1,8 +1,9 @@
 /* plan/batching.c - how the decode steps of several rows share a run.
  *
- * All that runs while decoding must take any number of rows: by its ids or embeddings, by its state, by what wires bring it. Then
- * what it takes decides which rows may run together: a length per row, a mask with positions, or neither of them, which leaves
- * rows of equal length. Evidence is the free dimension that a graph's signature gives its rows, and that dimension's name. */
+ * All that runs while decoding must take any number of rows: by its ids or embeddings, by its state, by what wires
+ * bring it. Then what it takes decides which rows may run together: a length per row, a mask with positions, or
+ * neither of them, which leaves rows of equal length. Evidence is the free dimension that a graph's signature gives
+ * its rows, and that dimension's name. */
 #include "plan/build.h"
 
 static bool is_decode(const td_plan_step *step) { return step->when == TD_WHEN_ALWAYS || step->when == TD_WHEN_DECODE; }
@@ -16,7 +17,8 @@ bool td_plan_runs_in_decode(const td_plan *plan, int32_t session) {
 /* A dimension that counts rows: a free one, or the number of rows that the graph takes. */
 static bool counts_rows(int64_t dim, int64_t fixed) { return dim < 0 || (fixed > 1 && dim == fixed); }
 
-/* An input that the runtime makes: it has a dimension for rows, or one value serves all. *equal: only rows of equal length. */
+/* An input that the runtime makes: it has a dimension for rows, or one value serves all.
+ * *equal: only rows of equal length. */
 static bool role_takes_rows(const td_plan *plan, td_role role, const td_shape *shape, int64_t fixed, bool *equal) {
     switch (role) {
     case TD_ROLE_INPUT_IDS:

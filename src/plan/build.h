@@ -65,7 +65,8 @@ typedef struct td_plan_build_ctx {
     bool out_of_memory;
 } td_plan_build_ctx;
 
-/* The level of a message that something the config says of the graphs does not hold: what a version 1 file says is a hint. */
+/* The level of a message that something the config says of the graphs does not hold: what a
+ * version 1 file says is a hint. */
 static inline treadle_message_level td_plan_misfit(const td_plan_build_ctx *b) {
     return b->config->version == 1 ? TREADLE_MESSAGE_NOTE : TREADLE_MESSAGE_ERROR;
 }
@@ -122,8 +123,8 @@ void td_plan_check_outputs(td_plan_build_ctx *b);  /* fault.c: once logits and s
 
 void td_plan_compact_states(td_plan_build_ctx *b, const bool *dropped); /* share.c */
 
-/* state_kind.c: the symbol or number of the dimension that counts rows, from the input that tokens come in by, else the first input
- * that has one. */
+/* state_kind.c: the symbol or number of the dimension that counts rows, from the input that tokens come in by, else
+ * the first input that has one. */
 void td_plan_find_rows(const td_plan_build_ctx *b, int32_t session, td_str *symbol, int64_t *number);
 /* What kind of state a pair is. out NULL: it has no output of its own. */
 void td_plan_describe_state(td_plan_build_ctx *b, int32_t session, size_t input, const td_light_port *out,
@@ -149,7 +150,8 @@ void td_plan_find_sizes(td_plan_build_ctx *b, size_t first);
 
 /* wire.c */
 void td_plan_add_wire(td_plan_build_ctx *b, td_plan_end from, td_plan_end to, bool hold, const char *why);
-/* "session.tensor" in a config; what it names must exist, else a message and session or port -1. what: "Dataflow wire". */
+/* "session.tensor" in a config; what it names must exist, else a message and session or port -1. what: "Dataflow
+ * wire". */
 td_plan_end td_plan_resolve_end(td_plan_build_ctx *b, td_str text, const td_json *json, bool from);
 /* Types, ranks and fixed dimensions agree (a free one fits anything). */
 bool td_plan_ports_fit(const td_light_port *out, const td_light_port *in);

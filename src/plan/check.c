@@ -1,5 +1,5 @@
-/* plan/check.c - values of the config against the graphs: ids below the size of the vocabulary, tensors that preprocessing is
- * expected to make against the inputs that take them. */
+/* plan/check.c - values of the config against the graphs: ids below the size of the vocabulary, tensors that
+ * preprocessing is expected to make against the inputs that take them. */
 #include "plan/build.h"
 
 #include <stdio.h>

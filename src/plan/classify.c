@@ -1,8 +1,9 @@
 /* plan/classify.c - a flow found from the sessions' signatures, where the config declares none.
  *
- * What feeds what follows from equal names; what a session is follows from what it takes (ids, embeddings, a medium, caches) and
- * what it gives (logits, embeddings, features). Then: encoders run once, media at the prompt, the rest at every step; of two
- * graphs that hold one cache, the one with the single token runs after the prompt. Order: what feeds comes first. */
+ * What feeds what follows from equal names; what a session is follows from what it takes (ids, embeddings, a
+ * medium, caches) and what it gives (logits, embeddings, features). Then: encoders run once, media at the prompt,
+ * the rest at every step; of two graphs that hold one cache, the one with the single token runs after the prompt.
+ * Order: what feeds comes first. */
 #include "plan/build.h"
 
 typedef enum kind {
@@ -309,7 +310,8 @@ static int rank_of(const finding *f, int32_t session) {
     }
 }
 
-/* Of the sessions that all that feeds them stands before, the one that comes first by kind, then by name. -1: a circle is left. */
+/* Of the sessions that all that feeds them stands before, the one that comes first by kind, then by
+ * name. -1: a circle is left. */
 static int32_t next_ready(const finding *f, const bool *placed) {
     int32_t best = -1;
     for (int32_t s = 0; s < (int32_t)f->b->plan->n_sessions; s++) {

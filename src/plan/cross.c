@@ -1,6 +1,7 @@
 /* plan/cross.c - what fills the cross caches, and what starts recurrent state: outputs of steps that run before.
  *
- * A declared source wins, then a once (or prompt) session with an output of equal stem, then the session's own output. */
+ * A declared source wins, then a once (or prompt) session with an output of equal stem, then the session's own
+ * output. */
 #include "plan/build.h"
 
 static td_plan_end find_source(td_plan_build_ctx *b, const td_state_tensor *s, int32_t session) {

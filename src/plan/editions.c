@@ -1,8 +1,8 @@
 /* plan/editions.c - sessions that are left out before anything is planned, where no flow says which ones run.
  *
- * A folder may hold one graph several times: in other number formats, file names going on after the first one's (decoder.onnx,
- * decoder_q4.onnx), with the same inputs and outputs; and split in two beside the whole, the graph with use_cache_branch. The
- * shortest name and the whole stay. What is left out is said in a note. */
+ * A folder may hold one graph several times: in other number formats, file names going on after the first one's
+ * (decoder.onnx, decoder_q4.onnx), with the same inputs and outputs; and split in two beside the whole, the graph with
+ * use_cache_branch. The shortest name and the whole stay. What is left out is said in a note. */
 #include "plan/build.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
-/* plan/fault.c - what no executor here can run, though it plans: paged caches, state whose shape nothing decides, logits and state that
- * do not come out as they must. */
+/* plan/fault.c - what no executor here can run, though it plans: paged caches, state whose shape nothing decides,
+ * logits and state that do not come out as they must. */
 #include "plan/build.h"
 
 static const char *input_fault(td_plan *plan, const td_plan_session *s, size_t i) {

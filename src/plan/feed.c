@@ -1,6 +1,6 @@
-/* plan/feed.c - what feeds the inputs that no declared wire does: roles, equal names of earlier steps, the caller's tensors, equal
- * stems, the only one that fits; zero rows for a medium that the folder lacks; anything else is an error that names the candidates.
- * Source: the contract of the config, section 3. */
+/* plan/feed.c - what feeds the inputs that no declared wire does: roles, equal names of earlier steps, the caller's
+ * tensors, equal stems, the only one that fits; zero rows for a medium that the folder lacks; anything else is an error
+ * that names the candidates. Source: the contract of the config, section 3. */
 #include "plan/build.h"
 
 static bool is_open(const td_plan_session *s, size_t i) {
@@ -232,7 +232,8 @@ static bool is_made_by_some(const td_plan *plan, td_modality modality) {
     return false;
 }
 
-/* Features of one medium get no rows where the session has those of another one and nothing in the flow takes the medium. */
+/* Features of one medium get no rows where the session has those of another one and nothing
+ * in the flow takes the medium. */
 static void feed_zero_rows(td_plan_build_ctx *b, int32_t session) {
     td_plan_session *s = &b->plan->sessions[session];
     bool other = false;
@@ -318,8 +319,8 @@ static bool generates(const td_plan *plan) {
     return any;
 }
 
-/* An encoder of a medium that takes a mask: the attention over what it made takes that same mask, as transformers hands it on, where
- * the mask's columns are the encoder's own, by their symbol, be there as many of what it made or fewer. */
+/* An encoder of a medium that takes a mask: the attention over what it made takes that same mask, as transformers hands
+ * it on, where the mask's columns are the encoder's own, by their symbol, be there as many of what it made or fewer. */
 static void find_source_mask(td_plan_build_ctx *b, int32_t session) {
     td_plan *plan = b->plan;
     td_plan_session *s = &plan->sessions[session];

@@ -1,4 +1,5 @@
-/* plan/flow.c - the steps: declared, or found (transducer.c, classify.c); and promotion of prompt steps that later steps need afresh. */
+/* plan/flow.c - the steps: declared, or found (transducer.c, classify.c); and promotion of prompt steps
+ * that later steps need afresh. */
 #include "plan/build.h"
 
 void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when) {
@@ -98,7 +99,8 @@ void td_plan_find_steps(td_plan_build_ctx *b) {
     if (!b->config->n_steps) find_flow(b);
 }
 
-/* A step that takes tokens and whose output an always step wants: wanted afresh, unless the wire holds or a decode step makes the same. */
+/* A step that takes tokens and whose output an always step wants: wanted afresh, unless the wire holds or a
+ * decode step makes the same. */
 static bool is_wanted_later(const td_plan *plan, int32_t session) {
     for (size_t i = 0; i < plan->n_wires; i++) {
         const td_plan_wire *wire = &plan->wires[i];
@@ -115,8 +117,8 @@ static bool is_wanted_later(const td_plan *plan, int32_t session) {
     return false;
 }
 
-/* Features of a modality have no rows after the prompt, so what makes them is not promoted. Backwards: a promoted step promotes
- * those before it. */
+/* Features of a modality have no rows after the prompt, so what makes them is not promoted. Backwards: a promoted
+ * step promotes those before it. */
 void td_plan_promote(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t k = plan->n_steps; k-- > 0;) {

@@ -99,7 +99,8 @@ static bool mentions_length(const td_plan_session *s, td_str dim) {
     return symbol.n && td_str_find(dim, symbol) >= 0;
 }
 
-/* A recurrence whose new value is longer for more tokens, although the old one is not: the graph was written for single tokens. */
+/* A recurrence whose new value is longer for more tokens, although the old one is not: the graph
+ * was written for single tokens. */
 static bool wants_single_tokens(const td_plan *plan) {
     for (size_t k = 0; k < plan->n_states; k++) {
         const td_state_tensor *s = &plan->states[k];

@@ -1,12 +1,14 @@
 /* plan/loop.c - per_image loops, and the medium that a step needs.
  *
- * A declared loop is taken as it is. Where the config itself declares no flow, a session of images loops if the number of images does not show in
- * what it makes: then it can only have made the features of one. What an input gets in the run of image i is settled here. */
+ * A declared loop is taken as it is. Where the config itself declares no flow, a session of images loops if the number
+ * of images does not show in what it makes: then it can only have made the features of one. What an input gets in the
+ * run of image i is settled here. */
 #include "plan/build.h"
 
 /* --- media */
 
-/* Of a prompt step without a declared medium: what its request tensors speak of. Video counts only if nothing else is taken. */
+/* Of a prompt step without a declared medium: what its request tensors speak of. Video counts
+ * only if nothing else is taken. */
 static int32_t request_modality(const td_plan_session *s) {
     int32_t found = -1;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {

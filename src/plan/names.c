@@ -19,7 +19,8 @@ static bool is_word(td_str w, const char *const *list) {
     return false;
 }
 
-/* Cuts a name into lower-case words at signs, before capitals, and between letters and digits; false if it does not fit. */
+/* Cuts a name into lower-case words at signs, before capitals, and between letters and
+ * digits; false if it does not fit. */
 static bool cut(td_str name, words *out) {
     out->n = 0;
     if (name.n >= sizeof out->lower) return false;

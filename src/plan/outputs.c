@@ -1,4 +1,5 @@
-/* plan/outputs.c - what comes out: logits, and which of several; else vectors, and how they are pooled; else plain tensors. */
+/* plan/outputs.c - what comes out: logits, and which of several; else vectors, and how they are
+ * pooled; else plain tensors. */
 #include "plan/build.h"
 
 enum {
@@ -28,8 +29,8 @@ static int32_t logits_by_name(const td_plan_session *s) {
     return found >= 0 && is_float_tensor(&s->signature->outputs[found]) ? found : -1;
 }
 
-/* The only output that is no state, is made of numbers and of two or three dimensions; of several the only one with as many numbers
- * as there are embeddings. */
+/* The only output that is no state, is made of numbers and of two or three dimensions; of several the only one with as
+ * many numbers as there are embeddings. */
 static int32_t logits_by_elimination(const td_plan_build_ctx *b, int32_t session) {
     const td_plan_session *s = &b->plan->sessions[session];
     int64_t vocab = td_plan_embedding_rows(s);
@@ -72,7 +73,8 @@ static bool is_vector_name(td_str name) {
     return td_words_find(names, name) >= 0;
 }
 
-/* The output that holds vectors: by name, one that is pooled already first unless a mode is declared; else the only fitting one. */
+/* The output that holds vectors: by name, one that is pooled already first unless a mode is
+ * declared; else the only fitting one. */
 static int32_t find_vectors(const td_plan_build_ctx *b, int32_t session) {
     const td_plan_session *s = &b->plan->sessions[session];
     int32_t best = -1, fits = -1;
@@ -192,8 +194,8 @@ static void describe_logits(td_plan_build_ctx *b) {
     plan->vocab = TD_MAX(plan->vocab - (int64_t)plan->transducer.n_durations, (int64_t)0);
 }
 
-/* No output is called logits: the last step that follows tokens and has one output left over gives them, and so does one that runs
- * in its place. */
+/* No output is called logits: the last step that follows tokens and has one output left over gives them, and so does
+ * one that runs in its place. */
 static void logits_of_last_step(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     int32_t found = -1;

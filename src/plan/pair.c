@@ -1,8 +1,8 @@
 /* plan/pair.c - state found in one signature: which input takes next time what which output gives.
  *
- * Declared patterns and pairs first, then equal stems, then the one free input and the one free output of a type and shape. Every
- * input pairs once, every output once. Cross caches are recorded here even without an output: cross.c says what fills them.
- * Source: the contract of the config, section 4. */
+ * Declared patterns and pairs first, then equal stems, then the one free input and the one free output of a type and
+ * shape. Every input pairs once, every output once. Cross caches are recorded here even without an output: cross.c says
+ * what fills them. Source: the contract of the config, section 4. */
 #include "plan/build.h"
 
 #include <ctype.h>
@@ -275,8 +275,8 @@ static void pair_leftovers(pairing *p) {
     }
 }
 
-/* Keys and values that never grow among some that do are of an attention to something else: the first run makes them, later
- * ones hand them on. */
+/* Keys and values that never grow among some that do are of an attention to something else: the first run makes
+ * them, later ones hand them on. */
 static void find_frozen(pairing *p, size_t first) {
     td_plan *plan = p->b->plan;
     bool some_grow = false;
@@ -298,7 +298,8 @@ static void find_frozen(pairing *p, size_t first) {
 
 /* --- what has no partner */
 
-/* What the missing partner would be called: the name of the partner of a sibling, with this one's word for key or value. */
+/* What the missing partner would be called: the name of the partner of a sibling, with this
+ * one's word for key or value. */
 static const char *partner_name(const td_plan_build_ctx *b, int32_t session, size_t in, int32_t layer) {
     td_arena *arena = b->messages->arena;
     const td_plan *plan = b->plan;

@@ -2,9 +2,9 @@
  *
  *   td_config + signatures --plan_build--> td_plan
  *
- * Built once at load; immutable afterwards; running looks nothing up. A plan holds any number of sessions, steps, wires and
- * state tensors. What this build cannot run yet is said by td_plan.cannot_run, so that check and explain still work.
- * Source: the contract of the config, sections 2 to 4. */
+ * Built once at load; immutable afterwards; running looks nothing up. A plan holds any number of sessions, steps, wires
+ * and state tensors. What this build cannot run yet is said by td_plan.cannot_run, so that check and explain still
+ * work. Source: the contract of the config, sections 2 to 4. */
 #ifndef TD_PLAN_PLAN_H
 #define TD_PLAN_PLAN_H
 
@@ -42,11 +42,13 @@ extern const char *const td_state_kind_words[];
 /* What a name says about a state tensor. */
 typedef enum td_state_part { TD_PART_OTHER, TD_PART_KEY, TD_PART_VALUE, TD_PART_BOTH } td_state_part;
 
-/* One input and the output that becomes it. Sessions that never run in the same step and have state of equal names, types and
- * shapes share it: their feeds and out_state hold the same index; session, input and output are those of the first.
- * A cross cache has no output of its own session: (from_session, from_output) fills it once per request, or, when from_session
- * is the session itself, the first run does (until then it is empty). from_session -1: nothing can fill it, it stays empty.
- * A recurrent tensor with a from_session starts each request as that output's value, and is then carried on as usual. */
+/* One input and the output that becomes it. Sessions that never run in the same step and have state of
+ * equal names, types and shapes share it: their feeds and out_state hold the same index; session, input and
+ * output are those of the first.
+ * A cross cache has no output of its own session: (from_session, from_output) fills it once per request, or, when
+ * from_session is the session itself, the first run does (until then it is empty). from_session -1: nothing can
+ * fill it, it stays empty. A recurrent tensor with a from_session starts each request as that output's value, and
+ * is then carried on as usual. */
 typedef struct td_state_tensor {
     td_state_kind kind;
     td_state_part part;
@@ -65,9 +67,9 @@ typedef struct td_state_tensor {
     double init; /* recurrent: the value before the first token; 0 unless declared */
 } td_state_tensor;
 
-/* An explicit or found wire. Several wires may end at one input if their source steps never run in the same step: the one that ran
- * last feeds it; `next` chains them (-1: the last). A source that does not run in a step (a modality that is absent, a prompt step
- * while decoding) gives zero rows, unless it is a once step or the wire holds. */
+/* An explicit or found wire. Several wires may end at one input if their source steps never run in the same step: the
+ * one that ran last feeds it; `next` chains them (-1: the last). A source that does not run in a step (a modality that
+ * is absent, a prompt step while decoding) gives zero rows, unless it is a once step or the wire holds. */
 typedef struct td_plan_wire {
     int32_t from_session, from_output, to_session, to_input;
     int32_t next;
@@ -109,7 +111,8 @@ typedef struct td_plan_session {
 typedef enum td_slice {
     TD_SLICE_WHOLE, /* the whole value */
     TD_SLICE_IMAGE, /* row i of dimension 0 */
-    TD_SLICE_ROWS, /* the rows of dimension 0 that grid row i counts: t * h * w of them, after those of the images before */
+    /* the rows of dimension 0 that grid row i counts: t * h * w of them, after those of the images before */
+    TD_SLICE_ROWS,
 } td_slice;
 
 typedef struct td_plan_step {
@@ -159,8 +162,8 @@ typedef struct td_plan_mrope {
     double tokens_per_second; /* 0: a frame is one position */
 } td_plan_mrope;
 
-/* Encoder, predictor, joiner: tokens come from a walk over the encoder's frames. Predictor and joiner may be one session: then
- * joiner_predicted and predicted are -1, and its state moves on only where a token comes out. */
+/* Encoder, predictor, joiner: tokens come from a walk over the encoder's frames. Predictor and joiner may be one
+ * session: then joiner_predicted and predicted are -1, and its state moves on only where a token comes out. */
 typedef struct td_plan_transducer {
     bool present;
     int32_t encoder, predictor, joiner; /* sessions */
@@ -202,7 +205,9 @@ typedef struct td_plan {
     size_t n_requests;
 
     int32_t
-        decoder; /* the first session with logits; -1: none. A step that runs later may have logits too (prompt and decode graphs) */
+        /* the first session with logits; -1: none. A step that runs later may have logits
+         * too (prompt and decode graphs) */
+        decoder;
     td_dtype logits_dtype;
     int logits_rank;       /* 2: [batch, vocab], 3: [batch, positions, vocab], -1: not declared, a run will tell */
     bool logits_last_only; /* the graph gives the last position alone */
@@ -216,7 +221,8 @@ typedef struct td_plan {
     td_plan_transducer transducer;
     td_plan_pooling pooling;
     bool
-        source_prompt; /* the prompt feeds the once sessions (encoder-decoder); the timeline starts from decoder_start */
+        /* the prompt feeds the once sessions (encoder-decoder); the timeline starts from decoder_start */
+        source_prompt;
     int32_t placeholders
         [TD_MODALITY_NONE];  /* by td_modality: the token that stands for one feature in a prompt; -1: none */
     int64_t context_length;  /* most tokens of a row */
@@ -228,8 +234,8 @@ typedef struct td_plan {
     const char *cannot_run; /* why tokens cannot be generated; NULL: they can */
 } td_plan;
 
-/* Opens signatures and builds the plan. Problems go to messages; *out may be incomplete if there are errors. The plan keeps
- * pointers into the config. Fails only for memory. */
+/* Opens signatures and builds the plan. Problems go to messages; *out may be incomplete if there are errors. The plan
+ * keeps pointers into the config. Fails only for memory. */
 treadle_status td_plan_build(const td_config *config, td_messages *messages, td_plan **out, treadle_error *err);
 void td_plan_free(td_plan *plan);
 
@@ -241,7 +247,8 @@ int32_t td_plan_output_index(const td_plan_session *session, td_str name);
 static inline td_role td_plan_role(const td_plan_session *session, size_t input) { return session->roles[input]; }
 int32_t td_plan_input_of_role(const td_plan_session *session, td_role role); /* -1: none */
 
-/* What is known of an output, though its file may not declare it, against what the plan needs of it: logits and state. */
+/* What is known of an output, though its file may not declare it, against what the plan needs of it: logits and
+ * state. */
 treadle_status td_plan_check_output(const td_plan *plan, int32_t session, size_t output, const td_light_port *port,
                                     treadle_error *err);
 

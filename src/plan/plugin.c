@@ -1,4 +1,5 @@
-/* plan/plugin.c - the plan of a model that native code runs: sessions and lengths, and every input by name for the request's tensors. */
+/* plan/plugin.c - the plan of a model that native code runs: sessions and lengths, and every input by
+ * name for the request's tensors. */
 #include "plan/build.h"
 
 void td_plan_for_plugin(td_plan_build_ctx *b) {

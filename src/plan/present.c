@@ -1,9 +1,9 @@
 /* plan/present.c - which caches come out as the columns of a run alone, not joined to the past.
  *
- * A graph that joins past and new by itself, but gives the new columns, leaves the joining to the runtime. Evidence in order: what
- * the config says; a number of columns that the graph fixes while the past's is free; then what the output is made from: a cache that
- * is whole comes from its past through ops that move or mix elements, or from an op that takes the past. Where no node makes the
- * output, the names decide: new columns are called as the ids' length is. */
+ * A graph that joins past and new by itself, but gives the new columns, leaves the joining to the runtime. Evidence in
+ * order: what the config says; a number of columns that the graph fixes while the past's is free; then what the output
+ * is made from: a cache that is whole comes from its past through ops that move or mix elements, or from an op that
+ * takes the past. Where no node makes the output, the names decide: new columns are called as the ids' length is. */
 #include "plan/build.h"
 
 enum { MAX_DEPTH = 8, MAX_VISITS = 512 }; /* of subgraphs; nodes on the way from an output to its past */

@@ -85,7 +85,8 @@ static td_role alias_of(td_str name) {
     return td_str_starts(name, TD_STR("onnx::Neg_")) ? TD_ROLE_NUM_LOGITS_TO_KEEP : TD_ROLE_NONE;
 }
 
-/* The table of embeddings that ids choose rows of, followed through casts and cuts; selects: some ids are cut off on the way. */
+/* The table of embeddings that ids choose rows of, followed through casts and cuts; selects: some
+ * ids are cut off on the way. */
 static const td_onnx_tensor *find_table(const td_onnx_graph *graph, td_str ids, int depth, bool *selects) {
     static const char *const passes[] = {"Cast",    "Identity", "Squeeze", "Unsqueeze",
                                          "Reshape", "Gather",   "Slice",   NULL};

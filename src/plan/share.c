@@ -1,5 +1,5 @@
-/* plan/share.c - state of equal names in sessions that never run in the same step is one state: the graph of the prompt and the
- * graph of the later tokens hold one cache. A prompt graph may also make a cache that it does not take. */
+/* plan/share.c - state of equal names in sessions that never run in the same step is one state: the graph of the prompt
+ * and the graph of the later tokens hold one cache. A prompt graph may also make a cache that it does not take. */
 #include "plan/build.h"
 
 static bool same_state(const td_plan *plan, const td_state_tensor *a, const td_state_tensor *b) {

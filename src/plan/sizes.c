@@ -1,8 +1,10 @@
-/* plan/sizes.c - sizes of a cache that its declaration leaves free: heads and head size, from what the graph joins to it.
+/* plan/sizes.c - sizes of a cache that its declaration leaves free: heads and head size,
+ * from what the graph joins to it.
  *
- * Every intermediate shape that is declared is believed; else shapes are followed backwards through reshapes to constant shapes,
- * transpositions, elementwise ops, and products with constant weights. Last comes what the config declares. Unknown stays unknown:
- * nothing is guessed. Source: the ONNX op texts of the attention ops, of ONNX and of com.microsoft. */
+ * Every intermediate shape that is declared is believed; else shapes are followed backwards through reshapes to
+ * constant shapes, transpositions, elementwise ops, and products with constant weights. Last comes what the
+ * config declares. Unknown stays unknown: nothing is guessed. Source: the ONNX op texts of the attention ops,
+ * of ONNX and of com.microsoft. */
 #include "plan/build.h"
 
 enum { MAX_DEPTH = 16, MAX_VISITS = 256 };
@@ -198,8 +200,8 @@ static const attention *find_attention(const td_use *use) {
     return NULL;
 }
 
-/* Heads and head size of what the op joins to the cache, 0 where nothing says: key or value of its own, [batch, seq, heads * size] or
- * [batch, heads, seq, size], or all three in the query's place, [batch, seq, all heads * size]. */
+/* Heads and head size of what the op joins to the cache, 0 where nothing says: key or value of its own, [batch, seq,
+ * heads * size] or [batch, heads, seq, size], or all three in the query's place, [batch, seq, all heads * size]. */
 static void find_new_heads(search *f, const attention *op, const td_use *use, int64_t *heads, int64_t *size) {
     const td_onnx_node *node = use->node;
     size_t own = use->slot == op->past[0] ? 1 : 2;

@@ -1,5 +1,5 @@
-/* plan/state_kind.c - what kind of state a tensor is: which dimension counts rows, which one positions, whether it grows, what
- * its layer looks back at, and whether past and present may be one memory.
+/* plan/state_kind.c - what kind of state a tensor is: which dimension counts rows, which one positions, whether it
+ * grows, what its layer looks back at, and whether past and present may be one memory.
  *
  * Evidence in order: the op that takes the tensor (its axis is a fact), names of dimensions, the usual layouts. */
 #include "plan/build.h"
@@ -125,7 +125,8 @@ static void sizes_by_output(const td_light_port *out, td_state_tensor *s) {
             s->shape.dims[i] = out->shape.dims[i];
 }
 
-/* Of the dimensions that count neither rows nor positions, nor keys and values, two are left: heads, and the size of one. */
+/* Of the dimensions that count neither rows nor positions, nor keys and values, two are left:
+ * heads, and the size of one. */
 void td_plan_find_heads(td_state_tensor *s) {
     int left[2] = {-1, -1}, n = 0;
     if (s->seq_axis < 0) return;

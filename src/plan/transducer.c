@@ -1,9 +1,10 @@
 /* plan/transducer.c - encoder, predictor and joiner, found by what they take.
  *
- * A joiner takes two tensors of floats, has no state, and gives one; the predictor takes the tokens so far (with a recurrence, or the
- * last few of them); the encoder is what is left and feeds the other input. Predictor and joiner may be one graph. Which input of
- * the joiner is whose: declared wires, then equal names, then words, then the one size that only one of them has.
- * Source: Graves, Sequence transduction with recurrent neural networks, 2012; section 4 of the contract of the config. */
+ * A joiner takes two tensors of floats, has no state, and gives one; the predictor takes the tokens so far (with a
+ * recurrence, or the last few of them); the encoder is what is left and feeds the other input. Predictor and joiner may
+ * be one graph. Which input of the joiner is whose: declared wires, then equal names, then words, then the one size
+ * that only one of them has. Source: Graves, Sequence transduction with recurrent neural networks, 2012; section 4 of
+ * the contract of the config. */
 #include "plan/build.h"
 
 typedef struct search {
@@ -143,7 +144,8 @@ static void assign_joiner(search *f) {
     f->t.joiner_predicted = straight >= crossed ? ins[1] : ins[0];
 }
 
-/* Of [batch, frames, dim] or [batch, dim, frames] the dimension that counts frames: the one that is no size of the joiner's. */
+/* Of [batch, frames, dim] or [batch, dim, frames] the dimension that counts frames: the one that
+ * is no size of the joiner's. */
 static int find_frames_axis(const td_light_port *out, const td_light_port *in) {
     if (out->shape.rank < 3) return 1;
     for (int axis = 1; axis <= 2; axis++) {
@@ -154,7 +156,8 @@ static int find_frames_axis(const td_light_port *out, const td_light_port *in) {
     return out->shape.dims[1] >= 0 && out->shape.dims[2] < 0 ? 2 : 1;
 }
 
-/* The encoder: a session with a tensor of floats for the joiner, and no tokens. One that carries no caches before one that does. */
+/* The encoder: a session with a tensor of floats for the joiner, and no tokens. One that carries no
+ * caches before one that does. */
 static bool find_encoder(search *f) {
     const td_plan *plan = f->b->plan;
     int best_points = -1;

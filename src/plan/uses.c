@@ -1,5 +1,5 @@
-/* plan/uses.c - which nodes take a graph's inputs. One walk over the graph serves every question about use: roles, the axis
- * that a cache grows along, windows, what may be written in place. */
+/* plan/uses.c - which nodes take a graph's inputs. One walk over the graph serves every question about use: roles, the
+ * axis that a cache grows along, windows, what may be written in place. */
 #include "plan/build.h"
 
 enum { MAX_DEPTH = 8 }; /* of subgraphs */

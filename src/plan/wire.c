@@ -1,4 +1,5 @@
-/* plan/wire.c - declared wires: their ends exist, fit, close no circle, and no two that run in one step end at one input. */
+/* plan/wire.c - declared wires: their ends exist, fit, close no circle, and no two that run
+ * in one step end at one input. */
 #include "plan/build.h"
 
 int32_t td_plan_find_session(const td_plan *plan, td_str name) {

@@ -5,10 +5,10 @@
  *     value = scale * (code - zero)           formats without minima
  *     value = scale * code + minimum          formats with minima
  *
- * computed in float32, product rounded, then sum rounded. That is ggml's own result bit for bit, because all these scales
- * and minima are exact in float32. So the one function a format brings is `split`, and decoding follows from it.
- * Codebook formats (IQ...) have the codebook's integers as codes. Plain formats (F32, F16 ...) have no blocks.
- * Source: the layouts of ggml (ggml-common.h) as PyPI gguf documents them; checked against both. */
+ * computed in float32, product rounded, then sum rounded. That is ggml's own result bit for bit, because all these
+ * scales and minima are exact in float32. So the one function a format brings is `split`, and decoding follows from it.
+ * Codebook formats (IQ...) have the codebook's integers as codes. Plain formats (F32, F16 ...) have no blocks. Source:
+ * the layouts of ggml (ggml-common.h) as PyPI gguf documents them; checked against both. */
 #ifndef TD_QUANT_FORMATS_H
 #define TD_QUANT_FORMATS_H
 

@@ -5,8 +5,8 @@
  *     W[i, j] = code * scale + minimum = (code - zero) * scale
  *
  * The packed form is a sequence of tiles of 16 outputs x 64 inputs, tile column by tile column (all tiles of outputs
- * 0..15 in order of their inputs, then outputs 16..31 ...), so that a matrix-vector product reads one sequential stream.
- * One tile, every part 64-byte aligned:
+ * 0..15 in order of their inputs, then outputs 16..31 ...), so that a matrix-vector product reads one sequential
+ * stream. One tile, every part 64-byte aligned:
  *
  *     scales   [64 / sub][16]   fp16 or fp32
  *     minima   [64 / sub][16]   fp16 or fp32, or absent
@@ -16,8 +16,8 @@
  *     8 bits:  vector 4 * t + z        4 bits: vector 4 * (t / 2) + z, low nibble for even t, high nibble for odd t
  *     2 bits:  vector z, bits 2 * t and 2 * t + 1
  *
- * `sub` is 16 for blocks of 16 and 32 for all others: scales of larger blocks are repeated, which costs a few per cent of
- * bandwidth and keeps the kernels to two shapes. Outputs past n and inputs past k have scale 0 (and minimum 0).
+ * `sub` is 16 for blocks of 16 and 32 for all others: scales of larger blocks are repeated, which costs a few per cent
+ * of bandwidth and keeps the kernels to two shapes. Outputs past n and inputs past k have scale 0 (and minimum 0).
  * Without minima a code stands for code - 2^(bits-1). The layout depends on no instruction set.
  *
  * Scales are fp16 if every one is exactly an fp16 number, else fp32. Minima are absent if all zero points are the
@@ -88,8 +88,8 @@ static inline size_t td_qlayout_bytes(const td_qlayout *l) {
     return (size_t)td_qlayout_tiles_n(l) * td_qlayout_column_bytes(l);
 }
 
-/* Checks the source's numbers (not its pointers' extents: the caller knows those from td_qsource_sizes) and reads all its
- * scales and zero points to choose the narrowest exact form.
+/* Checks the source's numbers (not its pointers' extents: the caller knows those from td_qsource_sizes) and reads all
+ * its scales and zero points to choose the narrowest exact form.
  * Float zero points come from sources that held minima in fp16 (minimum = -zero * scale). The fp16 number nearest to
  * that product is taken for the source's minimum if for every block it leads back to the same zero point, bit for bit:
  * fl32(-minimum / scale) == zero. */
@@ -104,8 +104,8 @@ bool td_qlayout_valid(const td_qlayout *layout); /* of a layout read from a file
 treadle_status td_qsource_sizes(const td_qsource *source, size_t *codes_bytes, size_t *scales_bytes,
                                 size_t *zeros_bytes, treadle_error *err);
 
-/* Packs tile columns [column0, column1) to dest, which holds (column1 - column0) * td_qlayout_column_bytes bytes. layout
- * is td_qlayout_choose's for this source. Columns are independent: ranges may run on several threads. */
+/* Packs tile columns [column0, column1) to dest, which holds (column1 - column0) * td_qlayout_column_bytes bytes.
+ * layout is td_qlayout_choose's for this source. Columns are independent: ranges may run on several threads. */
 void td_qweights_pack(const td_qsource *source, const td_qlayout *layout, int64_t column0, int64_t column1, void *dest);
 
 /* Row i of W as fp32, k values: code * scale + minimum, or (code - 2^(bits-1)) * scale. For embedding lookup. */

@@ -172,8 +172,8 @@ static void drop_file(td_pack_writer *w) {
     w->fd = -1;
 }
 
-/* Backs the region up to `bytes`. A full disk turns the writer to memory only: what is written stays where it is, mapped
- * from a file without a name, and anonymous memory takes the place of the rest. */
+/* Backs the region up to `bytes`. A full disk turns the writer to memory only: what is written stays where it is,
+ * mapped from a file without a name, and anonymous memory takes the place of the rest. */
 static treadle_status back(td_pack_writer *w, size_t bytes, treadle_error *err) {
     if (bytes <= w->backed_bytes) return TREADLE_OK;
     if (bytes > w->reserved_bytes)

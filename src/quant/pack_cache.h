@@ -1,21 +1,23 @@
 /* quant/pack_cache.h - packed weights on disk: packed once, mapped ever after.
  *
- * One file holds everything that one session packed, in execution order, so that decoding reads it as one stream. It lies
- * in td_cache_dir()/packed under the hex digits of its key. It is written aside, synced and renamed: readers see a whole
- * file or none, processes may race. A file that is truncated, damaged in header or table, or of another version is a
- * miss, and is replaced by the next writer. What is mapped is read-only.
+ * One file holds everything that one session packed, in execution order, so that decoding reads it as one stream. It
+ * lies in td_cache_dir()/packed under the hex digits of its key. It is written aside, synced and renamed: readers see a
+ * whole file or none, processes may race. A file that is truncated, damaged in header or table, or of another version
+ * is a miss, and is replaced by the next writer. What is mapped is read-only.
  *
- * Key. Hashing the weights themselves would read every page of them at every start, which costs time and resident memory
- * just where mapping saves both. So the key covers what identifies them: the bytes of the graph (which name and shape
- * every weight), and for each file that weights come from its real path, device, inode, size and modification time in
- * nanoseconds; for weights that exist in memory only, their bytes. A file replaced by one with the same path, inode, size
- * and time would go unnoticed; writers that rename, as ours do, change the inode. The format version is part of the key.
+ * Key. Hashing the weights themselves would read every page of them at every start, which costs time and resident
+ * memory just where mapping saves both. So the key covers what identifies them: the bytes of the graph (which name
+ * and shape every weight), and for each file that weights come from its real path, device, inode, size and
+ * modification time in nanoseconds; for weights that exist in memory only, their bytes. A file replaced by one with
+ * the same path, inode, size and time would go unnoticed; writers that rename, as ours do, change the inode. The
+ * format version is part of the key.
  *
  * File:  header (64 bytes), zeros to 4096, entries' bytes (64-byte aligned), table of td_pack_entry.
  *
- * Writing maps the growing file and hands out that memory, so weights are packed straight into the page cache and stay
- * mapped when the file is done: no copy, no second reading. Disk space is reserved before it is handed out, so that a full
- * disk is noticed and not a SIGBUS. Without a cache folder or space the same calls give anonymous memory and no file.
+ * Writing maps the growing file and hands out that memory, so weights are packed straight into the page cache
+ * and stay mapped when the file is done: no copy, no second reading. Disk space is reserved before it is
+ * handed out, so that a full disk is noticed and not a SIGBUS. Without a cache folder or space the same calls
+ * give anonymous memory and no file.
  */
 #ifndef TD_QUANT_PACK_CACHE_H
 #define TD_QUANT_PACK_CACHE_H
@@ -83,14 +85,14 @@ treadle_status td_pack_writer_begin(td_pack_writer *writer, const td_pack_key *k
                                     treadle_error *err);
 
 /* Zeroed, writable memory for one thing, 64-byte aligned, right behind the last; it stays valid until the file of
- * td_pack_writer_commit is closed or the writer aborted. meta (meta_bytes <= TD_PACK_META_BYTES) may be NULL. LIMIT: the
- * reserve is used up (the table takes 64 bytes an entry of it). A full disk is no failure: the writer goes on in memory.
- * After a failure the writer is as before the call. */
+ * td_pack_writer_commit is closed or the writer aborted. meta (meta_bytes <= TD_PACK_META_BYTES) may be NULL. LIMIT:
+ * the reserve is used up (the table takes 64 bytes an entry of it). A full disk is no failure: the writer goes on in
+ * memory. After a failure the writer is as before the call. */
 treadle_status td_pack_writer_add(td_pack_writer *writer, td_str name, const void *meta, size_t meta_bytes,
                                   size_t bytes, void **out, treadle_error *err);
 
-/* Finishes the file, makes its memory read-only and moves it to *out; the writer is empty. Cannot fail: whether the file
- * could be stored too is in *out_stored, if not NULL. */
+/* Finishes the file, makes its memory read-only and moves it to *out; the writer is empty. Cannot fail: whether the
+ * file could be stored too is in *out_stored, if not NULL. */
 void td_pack_writer_commit(td_pack_writer *writer, td_pack_file *out, bool *out_stored);
 
 /* Gives everything back and removes the unfinished file. Fine on a committed or zeroed writer. */

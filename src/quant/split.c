@@ -65,8 +65,8 @@ void td_quant_split_q2_k(const uint8_t *block, uint8_t *codes, float *scales, fl
     for (int i = 0; i < 256; i++) codes[i] = two_bits(block + 16, i);
 }
 
-/* [32] third bits, [64] codes, [12] scales of six bits, [2] d. Scale g: low four bits are nibbles of bytes 0..7, high two
- * bits lie in bytes 8..11. */
+/* [32] third bits, [64] codes, [12] scales of six bits, [2] d. Scale g: low four bits are nibbles of bytes 0..7, high
+ * two bits lie in bytes 8..11. */
 void td_quant_split_q3_k(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     const uint8_t *packed = block + 96;

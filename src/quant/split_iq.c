@@ -112,8 +112,8 @@ void td_quant_split_iq1_s(const uint8_t *block, uint8_t *codes, float *scales, f
     }
 }
 
-/* [32] low bits of rows, [16] per 8 elements: high bits and sign of the shift in a nibble, [8] scales of three bits for 16
- * elements; the top nibbles of the four scale words are the float16 d */
+/* [32] low bits of rows, [16] per 8 elements: high bits and sign of the shift in a nibble, [8] scales of three bits for
+ * 16 elements; the top nibbles of the four scale words are the float16 d */
 void td_quant_split_iq1_m(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     unsigned bits = 0;
@@ -168,7 +168,8 @@ void td_quant_split_mxfp4(const uint8_t *block, uint8_t *codes, float *scales, f
     put_nibbles(fp4_levels, block + 1, 16, codes);
 }
 
-/* [4] scales, unsigned e4m3 (bit 7 is ignored; 0x7f counts as 0, but 0xff as 480), [32] nibbles, 8 bytes per 16 elements */
+/* [4] scales, unsigned e4m3 (bit 7 is ignored; 0x7f counts as 0, but 0xff as 480), [32]
+ * nibbles, 8 bytes per 16 elements */
 void td_quant_split_nvfp4(const uint8_t *block, uint8_t *codes, float *scales, float *minima) {
     (void)minima;
     for (int g = 0; g < 4; g++) {

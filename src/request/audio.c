@@ -1,5 +1,5 @@
-/* request/audio.c - sound for the next append: the model's own preprocessing makes tensors, and each goes to the graph input that takes
- * it, by name; else by kind, where only one input can be meant. */
+/* request/audio.c - sound for the next append: the model's own preprocessing makes tensors, and each goes to the graph
+ * input that takes it, by name; else by kind, where only one input can be meant. */
 #include "media/audio.h"
 #include "base/alloc.h"
 #include "model/audio_part.h"

@@ -1,8 +1,8 @@
 /* request/request.h - a generator as the public API has it: a generation plus the text of its rows.
  *
  * Turns options into what the loop understands (the caller's value, else the model's), and gives the loop a sink that
- * detokenises, holds what may become a stop string, and calls the caller back. Without a callback and without stop strings no
- * text is made until it is asked for. One thread at a time. */
+ * detokenises, holds what may become a stop string, and calls the caller back. Without a callback and without stop
+ * strings no text is made until it is asked for. One thread at a time. */
 #ifndef TD_REQUEST_REQUEST_H
 #define TD_REQUEST_REQUEST_H
 

@@ -1,8 +1,9 @@
 /* request/transcribe.c - speech to text, window by window.
  *
- * A window's prompt is [previous text] start [language task] [no times]. A recording that fits one window is padded to it and may do without
- * times; a longer one has its features made in one piece, so that they are normalised as a whole, and each window begins where the
- * one before has closed its last text. Source: transformers, long-form generation of speech models. */
+ * A window's prompt is [previous text] start [language task] [no times]. A recording that fits one window is padded to
+ * it and may do without times; a longer one has its features made in one piece, so that they are normalised as a
+ * whole, and each window begins where the one before has closed its last text. Source: transformers, long-form
+ * generation of speech models. */
 #include "request/transcribe.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* request/transcribe.h - a transcript in the making. transcribe.c walks over the windows of a recording, words.c says when each word of
- * a segment was spoken. */
+/* request/transcribe.h - a transcript in the making. transcribe.c walks over the windows of a recording, words.c says
+ * when each word of a segment was spoken. */
 #ifndef TD_REQUEST_TRANSCRIBE_H
 #define TD_REQUEST_TRANSCRIBE_H
 
@@ -47,8 +47,8 @@ typedef struct td_transcriber {
 treadle_status td_transcribe(const treadle_model *model, const td_audio *audio,
                              const treadle_transcribe_options *options, treadle_transcript **out, treadle_error *err);
 
-/* words.c: words of a segment, from one more pass of the decoder over the window's ids with its cross attention. ids: the window's
- * new ids without the end token, first: where they stand in the row; the row's prompt is still there. */
+/* words.c: words of a segment, from one more pass of the decoder over the window's ids with its cross attention. ids:
+ * the window's new ids without the end token, first: where they stand in the row; the row's prompt is still there. */
 treadle_status td_transcribe_words(td_transcriber *t, const int32_t *ids, size_t n, const td_segment *segments,
                                    size_t n_segments, size_t first_segment, double offset_s, double clip_s,
                                    treadle_error *err);

@@ -1,8 +1,8 @@
 /* request/words.c - when each word of a window was spoken.
  *
- * The decoder runs once more over the window's tokens, with its cross attention; tokens are aligned to frames and joined to words: a
- * word begins with a space, or with every character where a language writes none; marks stay with the word they belong to.
- * Source: Radford et al. 2022, the authors' timing by cross attention. */
+ * The decoder runs once more over the window's tokens, with its cross attention; tokens are aligned to frames and
+ * joined to words: a word begins with a space, or with every character where a language writes none; marks stay with
+ * the word they belong to. Source: Radford et al. 2022, the authors' timing by cross attention. */
 #include "request/transcribe.h"
 
 #include "base/alloc.h"
@@ -51,7 +51,8 @@ static treadle_status copy_head(const td_tensor *t, int32_t head, heads *h, size
     return TREADLE_OK;
 }
 
-/* One pass over the window's ids again, this time with attention. The row's timeline holds them; its prompt stays run. */
+/* One pass over the window's ids again, this time with attention. The row's timeline holds them; its prompt stays
+ * run. */
 static treadle_status run_again(td_transcriber *t, size_t n, int32_t decoder, treadle_error *err) {
     td_generation *g = t->generation;
     td_timeline *line = &g->timelines[0];

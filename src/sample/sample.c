@@ -1,9 +1,9 @@
 /* sample/sample.c - processors and the draw.
  *
- * Filters keep a set of candidates. top_k and top_p take the best ones off a heap, which costs no full sort of the vocabulary.
- * Sums are in double, so that the result does not depend on the order of candidates by more than the last bit.
- * Source: transformers 5, generation/logits_process.py (RepetitionPenalty, NoRepeatNGram, MinLength, Temperature, TopK, TopP,
- * MinP LogitsWarper). */
+ * Filters keep a set of candidates. top_k and top_p take the best ones off a heap, which costs no full sort of the
+ * vocabulary. Sums are in double, so that the result does not depend on the order of candidates by more than the last
+ * bit. Source: transformers 5, generation/logits_process.py (RepetitionPenalty, NoRepeatNGram, MinLength, Temperature,
+ * TopK, TopP, MinP LogitsWarper). */
 #include "sample/sample.h"
 
 #include "base/alloc.h"

@@ -59,7 +59,8 @@ typedef struct td_sequence_so_far {
     size_t n, n_prompt;
 } td_sequence_so_far;
 
-/* The next token after a sequence, from logits[vocab]. TREADLE_RUN: no token has a probability. rng is used only when drawing. */
+/* The next token after a sequence, from logits[vocab]. TREADLE_RUN: no token has a probability.
+ * rng is used only when drawing. */
 treadle_status td_sampler_choose(td_sampler *sampler, const td_sample_params *params, const float *logits,
                                  td_sequence_so_far sequence, td_rng *rng, int32_t *out, treadle_error *err);
 

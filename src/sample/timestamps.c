@@ -1,8 +1,8 @@
 /* sample/timestamps.c - which tokens may follow in a transcript with times.
  *
- * Times come in pairs around a text and never run back: after text and one time another time or the end follows; after two times,
- * text; a time is at least the last one (later, where it closes a text that it opened). The first token is a time, and not too late. When the times
- * together are likelier than any text, a time is chosen.
+ * Times come in pairs around a text and never run back: after text and one time another time or the end follows; after
+ * two times, text; a time is at least the last one (later, where it closes a text that it opened). The first token is a
+ * time, and not too late. When the times together are likelier than any text, a time is chosen.
  * Source: Radford et al. 2022, the authors' decoding rules; transformers states them as a logits processor. */
 #include "sample/sample.h"
 

@@ -1,7 +1,7 @@
 /* state/gather.c - rows that change places or multiply: beams, copies of a prompt, forks.
  *
- * A tensor is looked at as [before, rows, inner, columns, column]: a row is made of blocks of columns, of which only those in use are
- * moved. A tensor without columns is one block of one column. */
+ * A tensor is looked at as [before, rows, inner, columns, column]: a row is made of blocks of columns, of which only
+ * those in use are moved. A tensor without columns is one block of one column. */
 #include "state/state.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* state/state.c - see state.h. A growing tensor is looked at as [outer, columns, inner]: outer are the dimensions before the
- * growing one (rows among them), inner those after it, so every layout of caches takes the same path. */
+/* state/state.c - see state.h. A growing tensor is looked at as [outer, columns, inner]: outer are the dimensions
+ * before the growing one (rows among them), inner those after it, so every layout of caches takes the same path. */
 #include "state/state.h"
 
 #include "base/alloc.h"

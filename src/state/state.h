@@ -1,10 +1,11 @@
 /* state/state.h - the memory of a generation: caches that grow in place, static and cross caches, recurrent state.
  *
- * One td_state serves all rows of a generator. A growing cache is allocated once with room for `capacity` columns along its growing
- * dimension; the past that a graph sees is a view of the first columns, and its present is bound to the same memory, so a
- * step copies nothing. A static cache has its fixed columns from the start and is bound likewise where the graph writes in place.
- * Where the engine makes a new tensor each run instead, a state of one row takes that tensor over as it is (td_state_give).
- * A recurrent tensor has two buffers that change places. A cross cache is a value per row that a step gives once.
+ * One td_state serves all rows of a generator. A growing cache is allocated once with room for `capacity` columns along
+ * its growing dimension; the past that a graph sees is a view of the first columns, and its present is bound to the
+ * same memory, so a step copies nothing. A static cache has its fixed columns from the start and is bound likewise
+ * where the graph writes in place. Where the engine makes a new tensor each run instead, a state of one row takes that
+ * tensor over as it is (td_state_give). A recurrent tensor has two buffers that change places. A cross cache is a value
+ * per row that a step gives once.
  * Row r owns columns [start, start + length). Rows that run together under a mask end at the same
  * column; aligning moves a row's columns once, when lengths change, never in a step.
  * Invariant: start + length <= capacity for every row. Owns the buffers. One thread at a time. */
@@ -32,9 +33,11 @@ typedef struct td_state {
 treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, treadle_error *err);
 void td_state_free(td_state *state); /* NULL is fine */
 
-/* Before the first run of a state of one row: runs will give growing cache k (td_state_give) instead of writing into its memory. */
+/* Before the first run of a state of one row: runs will give growing cache k (td_state_give) instead
+ * of writing into its memory. */
 void td_state_expect(td_state *state, size_t tensor);
-/* After a run: the cache is this tensor now, whose buffer is retained. It has the shape of the cache, any number of columns. */
+/* After a run: the cache is this tensor now, whose buffer is retained. It has the shape of the
+ * cache, any number of columns. */
 treadle_status td_state_give(td_state *state, size_t tensor, const td_tensor *value, treadle_error *err);
 
 /* Room for `columns`; grows at least by half, so that n appended tokens cost O(n) copies. What is there stays. */
@@ -46,15 +49,16 @@ bool td_state_can_truncate(const td_plan *plan); /* to any length */
 /* Takes n columns out of a row, from column `at` of the row's own on (padding); those after them move up. */
 void td_state_drop(td_state *state, size_t row, int64_t at, int64_t n);
 
-/* Moves rows so that row r, once it has lengths[r] columns, ends where all others end. Columns before a row's first are zeroed.
- * There must be room (td_state_reserve of the largest length). */
+/* Moves rows so that row r, once it has lengths[r] columns, ends where all others end. Columns before a row's first are
+ * zeroed. There must be room (td_state_reserve of the largest length). */
 void td_state_align(td_state *state, const int64_t *lengths);
 
 /* Fills the cross cache of a row; takes over what the value owns. */
 void td_state_set_cross(td_state *state, size_t tensor, size_t row, td_value *value);
 bool td_state_has_cross(const td_state *state, size_t tensor, size_t row);
 
-/* Gives the recurrent tensor of a row another value of the same type and shape, now and whenever the row is cut to 0. */
+/* Gives the recurrent tensor of a row another value of the same type and shape, now and whenever the row is cut to
+ * 0. */
 treadle_status td_state_set_recurrent(td_state *state, size_t tensor, size_t row, const td_tensor *value,
                                       treadle_error *err);
 
@@ -63,15 +67,15 @@ treadle_status td_state_gather(td_state *state, const size_t *from, treadle_erro
 /* A state of its own with the same rows and contents. */
 treadle_status td_state_clone(const td_state *state, td_state **out, treadle_error *err);
 
-/* Views for a run of n_rows rows from first_row on. past: `length` columns from column `start`; present: all room from `start`
- * on, same memory (a tensor that is not written in place: other memory, until td_state_commit). A cross cache that is not filled
- * has no columns; it has no present. */
+/* Views for a run of n_rows rows from first_row on. past: `length` columns from column `start`; present: all room from
+ * `start` on, same memory (a tensor that is not written in place: other memory, until td_state_commit). A cross cache
+ * that is not filled has no columns; it has no present. */
 void td_state_past(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start, int64_t length,
                    td_tensor *out);
 void td_state_present(const td_state *state, size_t tensor, size_t first_row, size_t n_rows, int64_t start,
                       td_tensor *out);
-/* After a run of these rows: tensors that are not written in place take their new values; `written` [n_states] says which of them the
- * run gave. */
+/* After a run of these rows: tensors that are not written in place take their new values; `written` [n_states] says
+ * which of them the run gave. */
 void td_state_commit(td_state *state, size_t first_row, size_t n_rows, const bool *written);
 
 /* Before such a commit: the row keeps what it had. */

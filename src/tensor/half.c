@@ -208,7 +208,8 @@ double td_load_f64(td_dtype dtype, const void *data, int64_t index) {
     }
 }
 
-/* double to float16 or bfloat16 in one rounding: float32 is first made odd in its last bit if the double did not fit. */
+/* double to float16 or bfloat16 in one rounding: float32 is first made odd in its last bit if the double did not
+ * fit. */
 static float to_odd(double value) {
     float near = (float)value;
     if ((double)near == value || isnan(value) || isinf(near))

@@ -11,7 +11,8 @@ float td_bf16_to_f32(uint16_t bits);
 uint16_t td_f32_to_bf16(float value);
 
 /* One element of any numeric type at `index` of `data` (sub-byte types packed), as double, and back.
- * Integers are converted as C does for values in range and saturate otherwise; for exact 64-bit integers use the _i64 forms. */
+ * Integers are converted as C does for values in range and saturate otherwise; for exact 64-bit
+ * integers use the _i64 forms. */
 double td_load_f64(td_dtype dtype, const void *data, int64_t index);
 void td_store_f64(td_dtype dtype, void *data, int64_t index, double value);
 int64_t td_load_i64(td_dtype dtype, const void *data, int64_t index);

@@ -25,11 +25,13 @@ static inline bool td_shape_known(const td_shape *s) {
     return true;
 }
 bool td_shape_equal(const td_shape *a, const td_shape *b);
-/* Number of elements; a scalar has 1. false: a dimension is unknown, or the dimensions other than 0 multiply to more than
- * TD_MAX_COUNT. So no product of a tensor's dimensions, strides and element sizes overflows, not even an empty one's. */
+/* Number of elements; a scalar has 1. false: a dimension is unknown, or the dimensions other than 0
+ * multiply to more than TD_MAX_COUNT. So no product of a tensor's dimensions, strides and element sizes
+ * overflows, not even an empty one's. */
 #define TD_MAX_COUNT (INT64_MAX / 128)
 bool td_shape_count(const td_shape *s, int64_t *out);
-/* NumPy broadcasting; unknown dimensions give unknown, a symbol against 1 gives the symbol. false: shapes do not fit. */
+/* NumPy broadcasting; unknown dimensions give unknown, a symbol against 1 gives the symbol. false: shapes do not
+ * fit. */
 bool td_shape_broadcast(const td_shape *a, const td_shape *b, td_shape *out);
 /* "[2, ?, 64]" into out, for messages. Returns out. */
 const char *td_shape_text(const td_shape *s, char out[128]);

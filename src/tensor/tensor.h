@@ -33,7 +33,8 @@ typedef struct td_tensor {
 
 /* Sets shape and dense strides over memory; checks nothing. */
 void td_tensor_view(td_tensor *t, td_dtype dtype, const td_shape *shape, void *data);
-/* A dense tensor in memory of its own, not zeroed; the caller releases out->buffer. false: out of memory, or too large. */
+/* A dense tensor in memory of its own, not zeroed; the caller releases out->buffer. false: out of memory, or too
+ * large. */
 bool td_tensor_new(td_tensor *out, td_dtype dtype, const td_shape *shape);
 /* A view of n places along an axis, from `first` on. */
 td_tensor td_tensor_slice(const td_tensor *t, int axis, int64_t first, int64_t n);
@@ -45,7 +46,8 @@ int64_t td_tensor_count(const td_tensor *t);           /* elements; shapes in te
 /* Copies element by element between equally shaped tensors of one dtype, whatever their strides. */
 void td_tensor_copy(const td_tensor *to, const td_tensor *from);
 
-/* .npy files, format 1.0 to 3.0, C or Fortran order in, C order out. Reading allocates *out->buffer (caller releases). */
+/* .npy files, format 1.0 to 3.0, C or Fortran order in, C order out. Reading allocates *out->buffer (caller
+ * releases). */
 treadle_status td_npy_read(const char *path, td_tensor *out, treadle_error *err);
 treadle_status td_npy_write(const char *path, const td_tensor *tensor, treadle_error *err);
 

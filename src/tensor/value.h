@@ -27,8 +27,8 @@ td_sequence *td_sequence_new(size_t n); /* all items NONE; NULL: out of memory *
 td_sequence *td_sequence_retain(td_sequence *sequence);
 void td_sequence_release(td_sequence *sequence); /* releases items and their buffers */
 td_value td_value_share(const td_value *value);  /* another owner of the same memory */
-/* A dense tensor, contents not set, in the memory that only this value holds if that is large enough, else in new memory.
- * false: out of memory, or too large; the value is as before. */
+/* A dense tensor, contents not set, in the memory that only this value holds if that is large enough, else in new
+ * memory. false: out of memory, or too large; the value is as before. */
 bool td_value_resize(td_value *value, td_dtype dtype, const td_shape *shape);
 bool td_value_copy(td_value *to, const td_value *from); /* deep: *to owns everything; false: out of memory */
 void td_value_release(td_value *value);                 /* releases buffer or sequence, becomes NONE */

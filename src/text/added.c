@@ -1,10 +1,10 @@
-/* text/added.c - added tokens: found in the text before anything else, the leftmost first, the longest of those that start
- * at one place.
+/* text/added.c - added tokens: found in the text before anything else, the leftmost first, the longest of
+ * those that start at one place.
  *
  * Patterns lie sorted, so those that begin with what has been read of the text are one range, narrowed byte by byte; of
- * that range the first is the one that ends here, if any does. Patterns are short (MAX_CONTENT_BYTES), so a text of n bytes
- * costs at most n times that. Ids are those that Hugging Face tokenizers gives: the vocabulary's for a content that is in
- * it, else the next free one, whatever the file says. */
+ * that range the first is the one that ends here, if any does. Patterns are short (MAX_CONTENT_BYTES), so a text of n
+ * bytes costs at most n times that. Ids are those that Hugging Face tokenizers gives: the vocabulary's for a content
+ * that is in it, else the next free one, whatever the file says. */
 #include "base/alloc.h"
 #include "text/parts.h"
 #include "text/unicode.h"
@@ -249,7 +249,8 @@ treadle_status td_added_split(const td_added *added, const struct td_added_match
         for (size_t length; token->rstrip && end < text.n; end += length)
             if (!td_unicode_in(TD_UNICODE_WHITE_SPACE, td_unicode_next(text.p + end, &length))) break;
         if (done < begin) ok = td_vec_push(out, (td_segment){(uint32_t)done, (uint32_t)begin, -1});
-        /* The space that the one before took may hold this one: then it is found again, unless lstrip leaves nothing of it. */
+        /* The space that the one before took may hold this one: then it is found again, unless
+         * lstrip leaves nothing of it. */
         if (begin < end) ok = ok && td_vec_push(out, (td_segment){(uint32_t)begin, (uint32_t)end, index});
         done = end;
     }

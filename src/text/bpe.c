@@ -1,9 +1,9 @@
-/* text/bpe.c - byte-pair encoding: a piece starts as its characters; the adjacent pair of the best rank is merged until none
- * has a rank.
+/* text/bpe.c - byte-pair encoding: a piece starts as its characters; the adjacent pair of the best rank
+ * is merged until none has a rank.
  *
- * Pairs wait in a heap of (rank, place) and symbols are a linked list, so a piece of n characters costs n log n whatever it
- * holds. An entry whose pair has changed since is skipped when it comes up. Source: Sennrich et al. 2016; options as in
- * Hugging Face tokenizers. */
+ * Pairs wait in a heap of (rank, place) and symbols are a linked list, so a piece of n characters costs n log n
+ * whatever it holds. An entry whose pair has changed since is skipped when it comes up. Source: Sennrich et al. 2016;
+ * options as in Hugging Face tokenizers. */
 #include "base/alloc.h"
 #include "base/utf8.h"
 #include "text/json_pull.h"
@@ -99,7 +99,8 @@ static treadle_status merge_fails(td_loader *loader, merge_list *list, size_t of
     return TREADLE_FORMAT;
 }
 
-/* The id of left and right joined; the right one without the prefix of continuing characters. -1: not in the vocabulary. */
+/* The id of left and right joined; the right one without the prefix of continuing
+ * characters. -1: not in the vocabulary. */
 static int32_t joined_id(const bpe *model, merge_list *list, td_str left, td_str right) {
     td_buf *joined = &list->joined;
     if (right.n < model->prefix.n) return -1;
@@ -139,8 +140,8 @@ static treadle_status add_merge(td_loader *loader, bpe *model, merge_list *list,
     return TREADLE_OK;
 }
 
-/* "left right". Tokens that hold spaces themselves make more than one cut possible; then the one is taken whose halves and
- * whole are tokens. */
+/* "left right". Tokens that hold spaces themselves make more than one cut possible; then the one is taken whose
+ * halves and whole are tokens. */
 static treadle_status string_merge(td_loader *loader, bpe *model, merge_list *list, size_t offset, td_str text) {
     if (td_str_starts(text, TD_STR("#version"))) return TREADLE_OK;
     td_buf_clear(&list->left);
@@ -346,8 +347,8 @@ static bool push_bytes(const bpe *model, bpe_scratch *scratch, td_str spelled, b
     return ok;
 }
 
-/* The first symbols of a piece. An unknown character waits until the next known one (or, unless they are fused, the next
- * unknown one): bytes of a fallback do not end the wait, so they come before it. That order is the reference's. */
+/* The first symbols of a piece. An unknown character waits until the next known one (or, unless they are fused, the
+ * next unknown one): bytes of a fallback do not end the wait, so they come before it. That order is the reference's. */
 static treadle_status first_symbols(const bpe *model, bpe_scratch *scratch, td_str piece, treadle_error *err) {
     bool waiting = false, ok = true;
     scratch->symbols.n = 0;
@@ -458,8 +459,8 @@ static treadle_status tokenize(const void *data, td_work *work, td_str piece, td
         if (id >= 0) return td_vec_push(ids, id) ? TREADLE_OK : td_fail_memory(err, "token ids", ids->n);
     }
     if (!model->cuts_at_space) return tokenize_part(model, scratch, piece, ids, err);
-    /* Texts without a pre-tokenizer are one piece. Parts that no merge joins are tokenised one by one: the same ids, and the
-     * heap stays small. */
+    /* Texts without a pre-tokenizer are one piece. Parts that no merge joins are tokenised one by one: the same
+     * ids, and the heap stays small. */
     for (size_t length; piece.n > 0; piece = (td_str){piece.p + length, piece.n - length}) {
         length = part_length(piece);
         TD_TRY(tokenize_part(model, scratch, (td_str){piece.p, length}, ids, err));

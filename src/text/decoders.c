@@ -1,10 +1,10 @@
 /* text/decoders.c - the decoder slot: tokens to text, one token after another.
  *
  * Every decoder is a stage that takes fragments of tokens and passes fragments on, so that decoding a list of ids and
- * decoding a stream is one code. A decoder that makes one token of many (ByteLevel, Fuse, a run of bytes) may pass on what
- * is certain before that token ends: `eager`, for streams. It keeps everything to itself until the end otherwise, because
- * what follows may want the whole token (a Replace by expression) and because a run of bytes that turns out not to be UTF-8
- * changes as a whole. */
+ * decoding a stream is one code. A decoder that makes one token of many (ByteLevel, Fuse, a run of bytes) may pass on
+ * what is certain before that token ends: `eager`, for streams. It keeps everything to itself until the end otherwise,
+ * because what follows may want the whole token (a Replace by expression) and because a run of bytes that turns out not
+ * to be UTF-8 changes as a whole. */
 #include "text/parts.h"
 
 #include "base/alloc.h"

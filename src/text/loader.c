@@ -1,11 +1,13 @@
-/* text/loader.c - what every part's parser needs: errors with their place, patterns, members; and the reading of slots. */
+/* text/loader.c - what every part's parser needs: errors with their place, patterns, members; and the reading of
+ * slots. */
 #include "text/parts.h"
 
 #include "text/unicode.h"
 
 #include <stdarg.h>
 
-/* An offset in tree_text as one in text: behind a value that was cut out it is larger. The cuts are in file order here. */
+/* An offset in tree_text as one in text: behind a value that was cut out it is larger. The cuts are in file order
+ * here. */
 static size_t text_offset(const td_loader *loader, size_t offset) {
     td_span cuts[2] = {loader->vocab, loader->merges};
     if (cuts[0].begin > cuts[1].begin) cuts[0] = loader->merges, cuts[1] = loader->vocab;

@@ -190,7 +190,8 @@ static bool is_nonspacing(uint32_t code_point, uint32_t arg) {
     return td_unicode_in(TD_UNICODE_NONSPACING, code_point);
 }
 
-/* The blocks that word-piece vocabularies set apart by spaces; the last but two begins where the reference has it, not where the block does. */
+/* The blocks that word-piece vocabularies set apart by spaces; the last but two begins where the reference has
+ * it, not where the block does. */
 static bool is_chinese(uint32_t c) {
     return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) ||
            (c >= 0x2A700 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) ||

@@ -78,8 +78,8 @@ typedef enum td_split_behavior {
 
 typedef struct td_decoding td_decoding;
 
-/* A piece of a token between decoders. Whole tokens have both flags; where a decoder makes one token of many, text that is
- * certain is passed on early when the caller wants it so. */
+/* A piece of a token between decoders. Whole tokens have both flags; where a decoder makes one token of many, text that
+ * is certain is passed on early when the caller wants it so. */
 typedef struct td_fragment {
     td_str text;
     bool begins, ends;
@@ -110,8 +110,9 @@ typedef struct td_part_kind {
     td_pre_tokenize_fn *pre_tokenize;
     td_post_process_fn *post_process;
     td_decode_fn *decode;
-    /* Of decoders: makes one token of several; what a token becomes depends on whether another follows; gives the same for a
-     * token in fragments as for the whole (NULL: does not). What rules out eager decoding, see td_decoding_can_stream. */
+    /* Of decoders: makes one token of several; what a token becomes depends on whether another follows;
+     * gives the same for a token in fragments as for the whole (NULL: does not). What rules out eager
+     * decoding, see td_decoding_can_stream. */
     bool joins, looks_ahead;
     bool (*takes_fragments)(const void *data);
 } td_part_kind;
@@ -203,7 +204,8 @@ typedef struct td_segment_vec {
 
 /* Takes an array of added tokens; of those of the same content the last one wins. */
 treadle_status td_added_load(td_loader *loader, const td_json *array, td_added *added);
-/* Takes the added_tokens_decoder object of tokenizer_config.json, {"id": {"content": ...}}: contents that are not there. */
+/* Takes the added_tokens_decoder object of tokenizer_config.json, {"id": {"content": ...}}:
+ * contents that are not there. */
 treadle_status td_added_load_decoder(td_loader *loader, const td_json *object, td_added *added);
 treadle_status td_added_finish(td_loader *loader, td_added *added); /* builds the matchers */
 void td_added_free(td_added *added);

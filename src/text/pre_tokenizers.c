@@ -1,4 +1,5 @@
-/* text/pre_tokenizers.c - the pre-tokenizer slot. Each row cuts the pieces of a text further; some also rewrite them. */
+/* text/pre_tokenizers.c - the pre-tokenizer slot. Each row cuts the pieces of a text further; some also rewrite
+ * them. */
 #include "text/parts.h"
 #include "text/unicode.h"
 

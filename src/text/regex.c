@@ -1,8 +1,8 @@
 /* text/regex.c - compiling and matching; see regex.h. Literals are searched for without PCRE2.
  *
- * Cost: PCRE2's match limit ends a match that backtracks without end. It does not see a match that is merely long, repeated
- * from every character of a long text, which is quadratic. So a search covers WINDOW starting places only, and every
- * CALLS_PER_CHECK searches the thread's processor time is compared with what a text of this length may take. */
+ * Cost: PCRE2's match limit ends a match that backtracks without end. It does not see a match that is merely long,
+ * repeated from every character of a long text, which is quadratic. So a search covers WINDOW starting places only, and
+ * every CALLS_PER_CHECK searches the thread's processor time is compared with what a text of this length may take. */
 #include "text/regex.h"
 
 #include "base/alloc.h"

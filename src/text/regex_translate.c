@@ -1,9 +1,10 @@
 /* text/regex_translate.c - Oniguruma's Ruby dialect to PCRE2's.
  *
- * The dialects agree on most of what tokenizers use. What differs and is rewritten here: \h \H (hex digits), \v (one
- * character), \w \b and POSIX brackets (Oniguruma's sets are wider), \uHHHH, long property names, classes inside classes and
- * && between them, the option m (dot matches newline), a bare (?i) (reaches to the end of its group, over alternatives),
- * {,n}, and quantifiers upon quantifiers ({1,3}+ is no possessive one). What has no counterpart is refused.
+ * The dialects agree on most of what tokenizers use. What differs and is rewritten here: \h \H (hex digits),
+ * \v (one character), \w \b and POSIX brackets (Oniguruma's sets are wider), \uHHHH, long property names,
+ * classes inside classes and && between them, the option m (dot matches newline), a bare (?i) (reaches to the
+ * end of its group, over alternatives), {,n}, and quantifiers upon quantifiers ({1,3}+ is no possessive one).
+ * What has no counterpart is refused.
  * Sources: doc/RE of Oniguruma 6.9, pcre2pattern(3) 10.42. */
 #include "base/utf8.h"
 #include "text/regex.h"
@@ -47,7 +48,8 @@ typedef struct property_name {
 } property_name;
 
 static const property_name property_names[] = {
-    /* POSIX brackets, also as \p{Name}; then the long names of the general categories. Compared without case, blanks, - and _ */
+    /* POSIX brackets, also as \p{Name}; then the long names of the general categories. Compared
+     * without case, blanks, - and _ */
     {"alnum", "\\p{Alphabetic}\\p{Nd}", false},
     {"alpha", "\\p{Alphabetic}", false},
     {"ascii", "\\x00-\\x7f", false},
@@ -568,7 +570,8 @@ static treadle_status quantifier(translator *t) {
         return TREADLE_OK;
     }
     if (!is_interval) td_buf_char(&text, t->in.p[t->at++]);
-    /* A '?' behind makes it lazy, except {n}?, which is optional; a '+' behind makes it possessive, except behind {}. */
+    /* A '?' behind makes it lazy, except {n}?, which is optional; a '+' behind makes it possessive, except behind
+     * {}. */
     if (!fixed && peek(t, 0) == '?') td_buf_char(&text, t->in.p[t->at++]);
     else if (!is_interval && peek(t, 0) == '+') td_buf_char(&text, t->in.p[t->at++]);
     treadle_status status = TREADLE_OK;

@@ -1,8 +1,8 @@
 /* text/sink.h - the text end of a generation: detokenised text, cut at stop strings.
  *
- * The text ends before the earliest match of any stop string; of those that start at one place the longest is reported. A
- * match counts at the token that completes it. Text that may still become a match is held back, so nothing emitted is ever
- * taken back. A closing end-of-sequence token is not part of the text: it is not pushed. One owner.
+ * The text ends before the earliest match of any stop string; of those that start at one place the longest is reported.
+ * A match counts at the token that completes it. Text that may still become a match is held back, so nothing emitted is
+ * ever taken back. A closing end-of-sequence token is not part of the text: it is not pushed. One owner.
  */
 #ifndef TD_TEXT_SINK_H
 #define TD_TEXT_SINK_H
@@ -16,8 +16,8 @@ typedef struct td_stopper td_stopper;
 treadle_status td_stopper_open(const td_str *stops, size_t n_stops, td_stopper **out, treadle_error *err);
 void td_stopper_free(td_stopper *stopper);
 void td_stopper_reset(td_stopper *stopper);
-/* Takes whole characters, appends to out what is certain. After a match: *stopped is true, out has all text before the match,
- * and further pushes add nothing. */
+/* Takes whole characters, appends to out what is certain. After a match: *stopped is true, out has all text before the
+ * match, and further pushes add nothing. */
 treadle_status td_stopper_push(td_stopper *stopper, td_str text, td_buf *out, bool *stopped, treadle_error *err);
 treadle_status td_stopper_flush(td_stopper *stopper, td_buf *out, treadle_error *err); /* no more text: what was held */
 int td_stopper_match(const td_stopper *stopper); /* index of the stop string that matched; -1: none yet */

@@ -219,7 +219,8 @@ static treadle_status push_token(encoding *e, int32_t index, treadle_error *err)
     return td_vec_push(e->ids, id) ? TREADLE_OK : td_fail_memory(err, "token ids", e->ids->n);
 }
 
-/* A stretch of the text between added tokens: normalised, then searched for the added tokens that are normalised too. */
+/* A stretch of the text between added tokens: normalised, then searched for the added tokens that are normalised
+ * too. */
 static treadle_status encode_segment(encoding *e, td_str text, bool at_start, treadle_error *err) {
     const td_tokenizer *tokenizer = e->tokenizer;
     td_str normal;

@@ -116,8 +116,8 @@ static bool push_decomposed(normal_vec *chars, uint32_t code_point, bool compat)
     return true;
 }
 
-/* Canonical ordering of a run of marks: a stable counting sort for long runs would be faster than this insertion sort only
- * on hostile text, so runs are merge-sorted: n log n at worst. scratch has room for n. */
+/* Canonical ordering of a run of marks: a stable counting sort for long runs would be faster than this insertion sort
+ * only on hostile text, so runs are merge-sorted: n log n at worst. scratch has room for n. */
 static void sort_marks(normal_char *chars, normal_char *scratch, size_t n) {
     if (n <= 8) {
         for (size_t i = 1; i < n; i++) {
@@ -186,8 +186,8 @@ static void compose(normal_vec *chars) {
     chars->n = n_out;
 }
 
-/* Length of the longest prefix that the form leaves alone and that what follows cannot touch: ASCII, and for NFC what lies
- * below the first combining mark. The last character of it may still combine, so it is kept out. */
+/* Length of the longest prefix that the form leaves alone and that what follows cannot touch: ASCII, and for NFC what
+ * lies below the first combining mark. The last character of it may still combine, so it is kept out. */
 static size_t untouched(td_str text, td_normal_form form) {
     size_t i = 0, last = 0;
     while (i < text.n) {

@@ -1,7 +1,8 @@
 /* text/unicode.h - character classes and normal forms as Hugging Face tokenizers has them.
  *
- * That library mixes Unicode versions, so the classes are tables of its own answers (unicode_tables.inc), independent of the
- * version of utf8proc; utf8proc gives decompositions, combining classes and compositions of characters old enough for both. */
+ * That library mixes Unicode versions, so the classes are tables of its own answers (unicode_tables.inc),
+ * independent of the version of utf8proc; utf8proc gives decompositions, combining classes and compositions of
+ * characters old enough for both. */
 #ifndef TD_TEXT_UNICODE_H
 #define TD_TEXT_UNICODE_H
 

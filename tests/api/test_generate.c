@@ -1,5 +1,5 @@
-/* Tokens of every kind of folder against ONNX Runtime's (goldens found without any cache), and the ways that must not change
- * them: batches, appends, rewinds, chunks, threads. */
+/* Tokens of every kind of folder against ONNX Runtime's (goldens found without any cache), and the ways that must not
+ * change them: batches, appends, rewinds, chunks, threads. */
 /* labels: threads */
 #include <math.h>
 #include <pthread.h>

@@ -1,4 +1,5 @@
-/* The public calls for sound: ownership, options, threads' rules are those of the header; results are checked in tests/media. */
+/* The public calls for sound: ownership, options, threads' rules are those of the header; results
+ * are checked in tests/media. */
 #include "support/test.h"
 
 #include "treadle/treadle.h"

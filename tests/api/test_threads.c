@@ -1,5 +1,5 @@
-/* Two pipelines in one process, eight threads each with a generator of its own, and a thousand generators one after the other: the same
- * tokens as alone, and memory that does not grow. */
+/* Two pipelines in one process, eight threads each with a generator of its own, and a thousand generators one after the
+ * other: the same tokens as alone, and memory that does not grow. */
 /* labels: threads */
 #include <malloc.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
-/* One model of each kind under eight threads, each with a generator of its own, on kernels that share the pool: images and sound beside a
- * decoder, an encoder-decoder, transcription. The tokens are those that a generator alone gives, by somebody else's word
- * (examples/pipelines, golden.json; a tiny checkpoint's own). */
+/* One model of each kind under eight threads, each with a generator of its own, on kernels that share the pool: images
+ * and sound beside a decoder, an encoder-decoder, transcription. The tokens are those that a generator alone gives, by
+ * somebody else's word (examples/pipelines, golden.json; a tiny checkpoint's own). */
 /* labels: threads */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* base/json.h, the writer. Expected texts of one line are what json.dumps of Python 3.11 gives with ensure_ascii=False. */
+/* base/json.h, the writer. Expected texts of one line are what json.dumps of Python 3.11 gives with
+ * ensure_ascii=False. */
 #include "support/test.h"
 
 #include "base/json.h"

@@ -1,5 +1,5 @@
-/* Each allocation in turn fails, alone and with all that follow: base answers TREADLE_OUT_OF_MEMORY or false, keeps what it
- * had, and leaks nothing (the sanitizers look). */
+/* Each allocation in turn fails, alone and with all that follow: base answers TREADLE_OUT_OF_MEMORY or false, keeps
+ * what it had, and leaks nothing (the sanitizers look). */
 #include "support/test.h"
 
 #include "base/alloc.h"

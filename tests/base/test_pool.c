@@ -63,7 +63,8 @@ TEST(no_pool_runs_all_on_the_caller) {
     td_pool_release(NULL);
 }
 
-/* Regions that follow each other at once, and their plain results read by the starter: the hand-over in both directions. */
+/* Regions that follow each other at once, and their plain results read by the starter: the
+ * hand-over in both directions. */
 TEST(many_short_regions) {
     td_pool *pool = td_pool_acquire(3);
     counts c = {.pool = pool};

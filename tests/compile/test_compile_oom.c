@@ -1,5 +1,5 @@
-/* Each allocation of a build fails in turn, alone and with all that follow: the answer is TREADLE_OUT_OF_MEMORY, nothing is
- * leaked (the sanitizers look) and nothing is left on disk. The same for reading the model that comes out.
+/* Each allocation of a build fails in turn, alone and with all that follow: the answer is TREADLE_OUT_OF_MEMORY,
+ * nothing is leaked (the sanitizers look) and nothing is left on disk. The same for reading the model that comes out.
  * timeout: 300 */
 #include "support/test.h"
 

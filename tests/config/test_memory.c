@@ -1,5 +1,5 @@
-/* Each allocation of reading a config fails in turn: TREADLE_OUT_OF_MEMORY, or a config as if nothing had happened; nothing is leaked
- * (the sanitizers look). */
+/* Each allocation of reading a config fails in turn: TREADLE_OUT_OF_MEMORY, or a config as if nothing had happened;
+ * nothing is leaked (the sanitizers look). */
 #include <limits.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* Version 1 files: what their fields mean (defaults and traps of ONNX Runtime GenAI's parser), and where messages point. */
+/* Version 1 files: what their fields mean (defaults and traps of ONNX Runtime GenAI's
+ * parser), and where messages point. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

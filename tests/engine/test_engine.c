@@ -1,5 +1,5 @@
-/* The engine table, and the same cases on every engine: a signature equals what the opened session says, runs give what ONNX
- * Runtime gave when the data were made, bound, skipped and strided values work alike. */
+/* The engine table, and the same cases on every engine: a signature equals what the opened session says, runs give what
+ * ONNX Runtime gave when the data were made, bound, skipped and strided values work alike. */
 #include "support/test.h"
 
 #include "base/file.h"

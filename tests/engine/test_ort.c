@@ -1,5 +1,6 @@
-/* What only the engine on ONNX Runtime does: values that it owns, kept from run to run and beyond their session; memory of the caller's;
- * caches that GroupQueryAttention extends in place; every element type; sequences; options. Data: tests/engine/make_data.py. */
+/* What only the engine on ONNX Runtime does: values that it owns, kept from run to run and beyond their session;
+ * memory of the caller's; caches that GroupQueryAttention extends in place; every element type; sequences; options.
+ * Data: tests/engine/make_data.py. */
 #include "support/test.h"
 
 #include "base/alloc.h"
@@ -141,7 +142,8 @@ TEST(bound_outputs) {
     close_fixture(&f);
 }
 
-/* y = -x, z = x * y * y: x is read after y has been written, so y must not be written over it before the run has ended. */
+/* y = -x, z = x * y * y: x is read after y has been written, so y must not be written over it before the run has
+ * ended. */
 TEST(bound_to_an_input) {
     fixture f = open_named("late.onnx");
     treadle_error err = {0};

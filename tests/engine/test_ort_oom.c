@@ -1,5 +1,6 @@
-/* Each allocation of ours fails in turn while a session on ONNX Runtime is opened, run with strided, sequence and string values, and
- * closed: the answer is TREADLE_OUT_OF_MEMORY, never another failure, and nothing leaks (the sanitizers look). */
+/* Each allocation of ours fails in turn while a session on ONNX Runtime is opened, run with strided, sequence
+ * and string values, and closed: the answer is TREADLE_OUT_OF_MEMORY, never another failure, and nothing
+ * leaks (the sanitizers look). */
 #include "support/test.h"
 
 #include "engine/engine.h"

@@ -1,5 +1,5 @@
-/* Fuzzes sound files and audio configs. The first byte chooses: even, a sound file through decoder, resampler and log-mel; odd, a config
- * that is translated and run on a little noise. */
+/* Fuzzes sound files and audio configs. The first byte chooses: even, a sound file through decoder, resampler and
+ * log-mel; odd, a config that is translated and run on a little noise. */
 #include "media/audio.h"
 
 #include <ctype.h>

@@ -1,5 +1,5 @@
-/* Any bytes as a genai_config.json: messages with places inside the text, never a crash; the same for what the plan says of it,
- * when sessions happen to name graphs of the folder (the test data of this tree). */
+/* Any bytes as a genai_config.json: messages with places inside the text, never a crash; the same for what the plan
+ * says of it, when sessions happen to name graphs of the folder (the test data of this tree). */
 #include <stdio.h>
 #include <stdlib.h>
 

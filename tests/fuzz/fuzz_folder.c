@@ -1,8 +1,8 @@
 /* Any bytes as a model folder: a config and up to four graphs, opened, looked at and run for two tokens.
  *
- * The input is the config and then the graphs 0.onnx, 1.onnx ..., each after a line "--graph--"; so a mutation reaches the
- * config, the graphs, and what one says of the other. Tensors that the plan wants from a request are made as the graphs declare
- * them, free dimensions 2. Sizes are kept small as in fuzz_light.c. */
+ * The input is the config and then the graphs 0.onnx, 1.onnx ..., each after a line "--graph--"; so a mutation reaches
+ * the config, the graphs, and what one says of the other. Tensors that the plan wants from a request are made as the
+ * graphs declare them, free dimensions 2. Sizes are kept small as in fuzz_light.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Fuzzes the GGUF reader and what follows it without a graph: every tensor is decoded, the model is matched against the table
- * of architectures, the tokenizer is written. */
+/* Fuzzes the GGUF reader and what follows it without a graph: every tensor is decoded, the model is matched against the
+ * table of architectures, the tokenizer is written. */
 #include "base/alloc.h"
 #include "compile/arch.h"
 #include "compile/tokenizer.h"

@@ -1,5 +1,6 @@
-/* Any bytes as a model, opened by light and run on zeros: every op's prepare, infer and run sees graphs that nobody wrote.
- * Sizes are kept small by what is fed: unknown dimensions are 2, and graphs that ask for large inputs are not run. */
+/* Any bytes as a model, opened by light and run on zeros: every op's prepare, infer and run sees graphs
+ * that nobody wrote. Sizes are kept small by what is fed: unknown dimensions are 2, and graphs that ask
+ * for large inputs are not run. */
 #include "base/alloc.h"
 #include "light/light.h"
 

@@ -1,5 +1,5 @@
-/* Fuzzes the .npy reader: a file that is read is written and read again as the same tensor. Files lie in memory (memfd): the reader
- * takes paths. */
+/* Fuzzes the .npy reader: a file that is read is written and read again as the same tensor. Files lie in memory
+ * (memfd): the reader takes paths. */
 #include "base/alloc.h"
 #include "base/file.h"
 #include "tensor/tensor.h"

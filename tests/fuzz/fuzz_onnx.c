@@ -1,5 +1,5 @@
-/* Fuzzes the ONNX reader and writer: what is accepted must be written, read again, and written to the same bytes. The first
- * byte chooses what the rest is: a model, or a value of each kind. */
+/* Fuzzes the ONNX reader and writer: what is accepted must be written, read again, and written to the same bytes. The
+ * first byte chooses what the rest is: a model, or a value of each kind. */
 #include "base/alloc.h"
 #include "onnx/model.h"
 

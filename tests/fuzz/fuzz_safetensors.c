@@ -1,5 +1,5 @@
-/* Fuzzes the safetensors reader and what follows it without a graph: every tensor is decoded, config.json is matched with the
- * tensors against the table of architectures.
+/* Fuzzes the safetensors reader and what follows it without a graph: every tensor is decoded, config.json is matched
+ * with the tensors against the table of architectures.
  *
  * An input is the length of a config.json in two bytes (little-endian), the config, a safetensors file. */
 #include "base/alloc.h"

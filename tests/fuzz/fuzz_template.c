@@ -1,5 +1,5 @@
-/* Fuzzes the chat-template interpreter: the input is a template, rendered over a fixed chat under small limits. A template
- * renders the same twice, and a failure leaves the output as it was and says why. */
+/* Fuzzes the chat-template interpreter: the input is a template, rendered over a fixed chat under small limits. A
+ * template renders the same twice, and a failure leaves the output as it was and says why. */
 #include "base/utf8.h"
 #include "text/template.h"
 

@@ -1,4 +1,5 @@
-/* Fuzzes tokenizer.json and what a tokenizer does with texts and ids. The input is the file, a byte 0xFF, and a text. */
+/* Fuzzes tokenizer.json and what a tokenizer does with texts and ids. The input is the file, a byte 0xFF, and a
+ * text. */
 #include "text/sink.h"
 #include "text/tokenizer.h"
 

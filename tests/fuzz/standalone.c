@@ -2,9 +2,10 @@
  *
  * usage: fuzz_x FILE_OR_FOLDER...   TREADLE_FUZZ_MUTATIONS=N: mutations per seed (default 300)
  *
- * The mutations are the same on every machine (splitmix64 from a fixed start): truncations, byte changes, bit flips, runs
- * of 0x00 or 0xff, a doubled piece. They find the simple faults at every test run, on compilers that have no libFuzzer;
- * the real search is `make fuzz`. Inputs are copied into a block of their exact size, so ASan sees reads past the end. */
+ * The mutations are the same on every machine (splitmix64 from a fixed start): truncations, byte changes, bit
+ * flips, runs of 0x00 or 0xff, a doubled piece. They find the simple faults at every test run, on compilers
+ * that have no libFuzzer; the real search is `make fuzz`. Inputs are copied into a block of their exact size,
+ * so ASan sees reads past the end. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* kernels/checker.h - what the tests of the kernel families share: every variant against the plain C reference.
  *
- * A family's test makes inputs (random and worst-case), lets the reference fill one guarded buffer and each variant that
- * this CPU and TREADLE_CPU allow fill another, and compares. Guards around each buffer catch writes outside of it, odd
- * offsets catch kernels that expect alignment they were not promised.
+ * A family's test makes inputs (random and worst-case), lets the reference fill one guarded buffer and each variant
+ * that this CPU and TREADLE_CPU allow fill another, and compares. Guards around each buffer catch writes outside of it,
+ * odd offsets catch kernels that expect alignment they were not promised.
  *
  *     for (td_variant v = td_variant_first(td_fam_variants, td_fam_n_variants); v.name; v = td_variant_next(v)) {
  *         const td_fam_kernels *kernels = v.table;
@@ -117,7 +117,8 @@ static inline bool td_same_bits_f32(const char *what, const float *got, const fl
     return true;
 }
 
-/* |got - want| <= tolerance[i] (an array, or one number when stride is 0); equal infinities and NaN against NaN are fine. */
+/* |got - want| <= tolerance[i] (an array, or one number when stride is 0); equal infinities
+ * and NaN against NaN are fine. */
 static inline bool td_near_f32(const char *what, const float *got, const float *want, int64_t n, const float *tolerance,
                                int64_t stride) {
     for (int64_t i = 0; i < n; i++) {

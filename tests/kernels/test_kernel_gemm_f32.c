@@ -1,4 +1,5 @@
-/* The fp32 matrix product: every variant against a reference in double, bit-equality between shapes, forms and splits. */
+/* The fp32 matrix product: every variant against a reference in double, bit-equality between shapes, forms and
+ * splits. */
 #include "kernels/checker.h"
 #include "kernels/gemm_f32.h"
 #include "tensor/half.h"

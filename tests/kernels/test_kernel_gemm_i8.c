@@ -1,5 +1,5 @@
-/* The 8-bit matrix product: every variant against 64-bit sums, all signs, zero points for all and for each row and column,
- * ranges on several threads; the row operations against the plain C reference. */
+/* The 8-bit matrix product: every variant against 64-bit sums, all signs, zero points for all and for each row and
+ * column, ranges on several threads; the row operations against the plain C reference. */
 #include "kernels/checker.h"
 #include "kernels/gemm_i8.h"
 

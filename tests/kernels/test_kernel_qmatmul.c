@@ -203,7 +203,8 @@ static void check_oracle(const product *p, const float *y) {
     }
 }
 
-/* All variants on one product; in FLOAT mode and with SwiGLU the SIMD ones agree with each other, the reference roughly. */
+/* All variants on one product; in FLOAT mode and with SwiGLU the SIMD ones agree with each
+ * other, the reference roughly. */
 static void check_product(const product *p, const char *what) {
     const td_qlayout *l = &p->gate->layout;
     td_guarded want = multiply(&td_qmatmul_c, p), simd = {0};

@@ -1,4 +1,5 @@
-/* The recurrence of linear attention: every variant against the plain C reference, for all rules, sizes and numbers of queries. */
+/* The recurrence of linear attention: every variant against the plain C reference, for all rules,
+ * sizes and numbers of queries. */
 #include "kernels/checker.h"
 #include "kernels/recurrence_f32.h"
 

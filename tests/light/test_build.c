@@ -1,4 +1,5 @@
-/* Graphs that are wrong or that light lacks something for: a message, never a crash; and the report lists everything. */
+/* Graphs that are wrong or that light lacks something for: a message, never a crash; and the report lists
+ * everything. */
 #include "support/test.h"
 
 #include "base/arena.h"

@@ -1,5 +1,6 @@
-/* Subgraphs that are wrong, that hide names, or that light lacks something for; errors that name the node around and the
- * node inside; steady states that allocate nothing. What comes out of right ones is in data/control_* (test_run). */
+/* Subgraphs that are wrong, that hide names, or that light lacks something for; errors that name the
+ * node around and the node inside; steady states that allocate nothing. What comes out of right ones is
+ * in data/control_* (test_run). */
 #include "light/cases.h"
 
 #include "base/alloc.h"

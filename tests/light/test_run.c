@@ -89,8 +89,8 @@ TEST(bound_outputs) {
     }
 }
 
-/* Outputs of a case bound to the memory of its first inputs, which the ops may write to in place where nobody else reads
- * them. */
+/* Outputs of a case bound to the memory of its first inputs, which the ops may write to in place
+ * where nobody else reads them. */
 TEST(caches_overwritten) {
     treadle_error err = {0};
     td_light *light = open_case("scatter_cache", &(td_light_options){.n_threads = 1});
@@ -308,8 +308,8 @@ TEST(bad_inputs) {
     td_light_close(light);
 }
 
-/* Six products of one input become two nodes (gate and up with their SwiGLU, and a group); one of other block size, and a
- * gate whose sigmoid is read elsewhere, do not take part. A part of a group can be skipped. */
+/* Six products of one input become two nodes (gate and up with their SwiGLU, and a group); one of other block size, and
+ * a gate whose sigmoid is read elsewhere, do not take part. A part of a group can be skipped. */
 TEST(fused_products) {
     treadle_error err = {0};
     td_light *light = open_case("quant_block", &(td_light_options){.n_threads = 1, .profile = true});

@@ -1,5 +1,5 @@
-/* Each allocation in turn fails while sound is decoded, resampled, a config is read and features are made: TREADLE_OUT_OF_MEMORY and no
- * leak (the sanitizers look). */
+/* Each allocation in turn fails while sound is decoded, resampled, a config is read and features are made:
+ * TREADLE_OUT_OF_MEMORY and no leak (the sanitizers look). */
 #include "support/test.h"
 
 #include "base/alloc.h"

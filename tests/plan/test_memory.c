@@ -1,4 +1,5 @@
-/* Every allocation failing in turn while plans of several kinds are made: an error or a plan, never a leak or a crash. */
+/* Every allocation failing in turn while plans of several kinds are made: an error or a plan, never a leak or a
+ * crash. */
 #include <limits.h>
 
 #include "base/alloc.h"

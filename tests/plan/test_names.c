@@ -1,5 +1,5 @@
-/* Plans of graphs under other names: caches, masks, logits, features, as further exporters call them. The graphs have no nodes; what
- * is expected follows from shapes alone. */
+/* Plans of graphs under other names: caches, masks, logits, features, as further exporters call them. The graphs have
+ * no nodes; what is expected follows from shapes alone. */
 #include "support/graphs.h"
 #include "support/test.h"
 

@@ -1,5 +1,5 @@
-/* Plans found from structure: what exporters call things, and what follows from it. The graphs have no nodes: a plan looks at
- * signatures. What is expected is what the contract of the config says of each. */
+/* Plans found from structure: what exporters call things, and what follows from it. The graphs have no nodes: a plan
+ * looks at signatures. What is expected is what the contract of the config says of each. */
 #include "support/graphs.h"
 #include "support/test.h"
 
@@ -549,8 +549,8 @@ TEST(sizes_that_no_declaration_tells_follow_from_use) {
     td_test_plan_done(&p);
 }
 
-/* Attention ops hold their caches themselves: what they join to one has its heads and head size. The builder of ONNX Runtime GenAI
- * leaves the head size of every cache a symbol. */
+/* Attention ops hold their caches themselves: what they join to one has its heads and head size. The builder of ONNX
+ * Runtime GenAI leaves the head size of every cache a symbol. */
 TEST(sizes_that_attention_ops_tell) {
     static const td_onnx_attr four = {.name = {"num_heads", 9}, .type = TD_ONNX_ATTR_INT, .i = 4};
     static const td_onnx_attr gqa[] = {{.name = {"num_heads", 9}, .type = TD_ONNX_ATTR_INT, .i = 4},

@@ -1,7 +1,8 @@
 /* A pipeline in native code, as its author would write it: only treadle/plugin.h, built out of tree by test_plugin.py.
  *
- * The model is a plain decoder without a wire in its config: ids, mask, positions and a cache for every layer, which this plugin keeps
- * itself. Every run is given one token, so that each function of the two tables has something to do. */
+ * The model is a plain decoder without a wire in its config: ids, mask, positions and a cache for every
+ * layer, which this plugin keeps itself. Every run is given one token, so that each function of the two
+ * tables has something to do. */
 #include "treadle/plugin.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* The table of weight formats: sizes, ids, and that each format's codes fit its ONNX form. Values are compared with PyPI gguf
- * in tests/compile/test_compile_blocks.py. */
+/* The table of weight formats: sizes, ids, and that each format's codes fit its ONNX form. Values are compared with
+ * PyPI gguf in tests/compile/test_compile_blocks.py. */
 #include "support/test.h"
 
 #include "quant/formats.h"

@@ -1,4 +1,5 @@
-/* Packing of quantised matrices: rows come back as defined, forms are the narrowest exact ones, wrong sizes are refused. */
+/* Packing of quantised matrices: rows come back as defined, forms are the narrowest exact
+ * ones, wrong sizes are refused. */
 #include "support/test.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Processors on small vectors whose results can be worked out by hand, ties, and vectors without any choice. The goldens of
- * transformers are run through the command (processors fixture). */
+/* Processors on small vectors whose results can be worked out by hand, ties, and vectors without any choice. The
+ * goldens of transformers are run through the command (processors fixture). */
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,8 @@
-/* support/graphs.h - model folders of graphs that have inputs and outputs and mostly no nodes, written from one line each; and their plans.
+/* support/graphs.h - model folders of graphs that have inputs and outputs and mostly no nodes, written from
+ * one line each; and their plans.
  *
- * A port is "name:type[dim,dim]": type f (float32), h (float16), i (int64), j (int32), b (bool); a dim is a number, a symbol or "?".
- * {4} in "past.{4}.key:f[...]" stands for four ports, numbered from 0. */
+ * A port is "name:type[dim,dim]": type f (float32), h (float16), i (int64), j (int32), b (bool); a dim is a number, a
+ * symbol or "?". {4} in "past.{4}.key:f[...]" stands for four ports, numbered from 0. */
 #ifndef TD_TESTS_SUPPORT_GRAPHS_H
 #define TD_TESTS_SUPPORT_GRAPHS_H
 
@@ -23,7 +24,8 @@ typedef struct td_planned {
 
 /* dir is made if need be; body NULL: no nodes. */
 void td_test_write_graph(const char *dir, const td_test_graph *file, const td_onnx_graph *body);
-/* Writes the files (until one without a name) into that folder of the process's own, and plans it. config NULL: none. */
+/* Writes the files (until one without a name) into that folder of the process's own, and plans it. config NULL:
+ * none. */
 void td_test_plan(td_planned *p, const char *folder, const td_test_graph *files, const char *config);
 void td_test_plan_done(td_planned *p);
 const char *td_test_first_message(const td_planned *p, treadle_message_level level); /* "": none */

@@ -87,17 +87,17 @@ _Noreturn void td_test_leave(void);
 
 /* Paths. All are absolute, NUL-terminated and live until the process ends. */
 
-/* A file or folder of the independent test data. NULL when TREADLE_SHARED is not set (then SKIP); a missing file under a
- * TREADLE_SHARED that is set fails the test and leaves it. */
+/* A file or folder of the independent test data. NULL when TREADLE_SHARED is not set (then SKIP); a missing file under
+ * a TREADLE_SHARED that is set fails the test and leaves it. */
 const char *td_test_shared(const char *path);
-/* The folder of the unpacked archive data/NAME.tar.xz of the independent test data (scripts/unpack-shared). Skips the test where
- * TREADLE_SHARED is not set. */
+/* The folder of the unpacked archive data/NAME.tar.xz of the independent test data (scripts/unpack-shared). Skips the
+ * test where TREADLE_SHARED is not set. */
 const char *td_test_unpacked(const char *name);
 /* A file that scripts/fetch-* put under TREADLE_MODELS (default: models/ of the source tree). NULL if it is not there;
  * under CI or TREADLE_SHARED that fails the test and leaves it. */
 const char *td_test_model(const char *path);
-/* ONNX Runtime's library: TREADLE_ORT_LIB, else that of the tests' Python packages. Skips the test where there is none; under CI or
- * TREADLE_SHARED that fails it. */
+/* ONNX Runtime's library: TREADLE_ORT_LIB, else that of the tests' Python packages. Skips the test where there is none;
+ * under CI or TREADLE_SHARED that fails it. */
 const char *td_test_ort(void);
 /* A file of the source tree, e.g. "tests/config/data/x.json"; it need not exist. */
 const char *td_test_source(const char *path);

@@ -1,8 +1,8 @@
 /* text/template_cases.h - runs files of template goldens: contexts, templates, and what jinja2 made of each pair.
  *
  * Format: {"contexts": [{"messages", "tools", "documents", "add_generation_prompt", "vars"}], "templates": [{"name",
- * "template", "compile_error": [class, message, line] or "renders": [{"c": context, "r": ["ok", text] or ["error", class,
- * message], "assistant_spans": [[begin, end]] in characters}]}]}. */
+ * "template", "compile_error": [class, message, line] or "renders": [{"c": context, "r": ["ok", text] or ["error",
+ * class, message], "assistant_spans": [[begin, end]] in characters}]}]}. */
 #ifndef TD_TESTS_TEXT_TEMPLATE_CASES_H
 #define TD_TESTS_TEXT_TEMPLATE_CASES_H
 

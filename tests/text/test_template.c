@@ -1,6 +1,5 @@
-/* Chat templates: goldens of jinja2 (our own corpus, the shared one, a real model's), places of errors, bounds, threads.
- * timeout: 300
- * labels: threads */
+/* Chat templates: goldens of jinja2 (our own corpus, the shared one, a real model's), places of errors, bounds,
+ * threads. timeout: 300 labels: threads */
 #include "support/test.h"
 #include "text/template_cases.h"
 

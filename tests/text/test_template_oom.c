@@ -1,5 +1,5 @@
-/* Each allocation of parsing and rendering fails in turn: the answer is TREADLE_OUT_OF_MEMORY, or the right text where the
- * failure did not matter, and nothing leaks (the sanitizers look). */
+/* Each allocation of parsing and rendering fails in turn: the answer is TREADLE_OUT_OF_MEMORY, or the right text where
+ * the failure did not matter, and nothing leaks (the sanitizers look). */
 #include "support/test.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Each allocation in turn fails while a tokenizer is loaded, encodes, decodes and streams: TREADLE_OUT_OF_MEMORY, a result as
- * it was before, and no leak (the sanitizers look). */
+/* Each allocation in turn fails while a tokenizer is loaded, encodes, decodes and streams: TREADLE_OUT_OF_MEMORY, a
+ * result as it was before, and no leak (the sanitizers look). */
 #include "support/test.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* Tokenizers against the shared data: rows, single parts, streams and checkpoint probes by Hugging Face tokenizers 0.23.3.
- * Files with a part of a kind that treadle does not know are passed over.
+/* Tokenizers against the shared data: rows, single parts, streams and checkpoint probes by Hugging Face tokenizers
+ * 0.23.3. Files with a part of a kind that treadle does not know are passed over.
  * timeout: 600
  * labels: slow */
 #include "support/test.h"
@@ -49,7 +49,8 @@ static void load_corpus(const char *folder, document *d, td_str texts[MAX_TEXTS]
     }
 }
 
-/* The tokenizer of a JSON text; NULL where a part of it is of a kind that treadle does not know (others are failures). */
+/* The tokenizer of a JSON text; NULL where a part of it is of a kind that treadle does not know (others are
+ * failures). */
 static td_tokenizer *load(const char *name, td_str json, td_str config) {
     treadle_error err = {0};
     td_tokenizer *tokenizer = NULL;

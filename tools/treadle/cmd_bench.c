@@ -1,5 +1,5 @@
-/* tools/treadle/cmd_bench.c - `treadle bench`: prefill, decode, start, memory. The protocol is that of the peers' drivers: one cold
- * prompt pass, three warm ones, then single greedy steps; medians. */
+/* tools/treadle/cmd_bench.c - `treadle bench`: prefill, decode, start, memory. The protocol is that of the peers'
+ * drivers: one cold prompt pass, three warm ones, then single greedy steps; medians. */
 #include "command.h"
 
 #include "base/alloc.h"

@@ -1,5 +1,5 @@
-/* tools/treadle/cmd_chat.c - `treadle chat`: a conversation in the terminal. Ctrl-C stops the answer and keeps the chat; at the
- * prompt, twice in a row quits.
+/* tools/treadle/cmd_chat.c - `treadle chat`: a conversation in the terminal. Ctrl-C stops the answer and keeps the
+ * chat; at the prompt, twice in a row quits.
  *
  * The messages so far are rendered with the chat template before each answer; the generator is rewound to where the new
  * ids part from those it has run, so that only what is new is computed. */

@@ -1,6 +1,7 @@
-/* tools/treadle/cmd_conformance.c - `treadle conformance`: ONNX backend test folders (model.onnx, test_data_set_N/input_i.pb,
- * output_i.pb), with the official runner's tolerance: rtol 1e-3, atol 1e-7, element type and shape equal, strings exact. Of cases
- * with random operators only types and shapes are compared: nothing says which generator made the values on file. */
+/* tools/treadle/cmd_conformance.c - `treadle conformance`: ONNX backend test folders (model.onnx,
+ * test_data_set_N/input_i.pb, output_i.pb), with the official runner's tolerance: rtol 1e-3, atol 1e-7, element type
+ * and shape equal, strings exact. Of cases with random operators only types and shapes are compared: nothing says which
+ * generator made the values on file. */
 #include "command.h"
 
 #include "base/alloc.h"

@@ -1,6 +1,6 @@
-/* tools/treadle/cmd_drive.c - `treadle drive`: scripted use. One JSON request a line on standard input, one JSON answer a
- * line on standard output. The model is opened at the first request that needs it; a failed request leaves the next one
- * usable. * The help at the end says what requests and answers look like. */
+/* tools/treadle/cmd_drive.c - `treadle drive`: scripted use. One JSON request a line on standard input, one JSON answer
+ * a line on standard output. The model is opened at the first request that needs it; a failed request leaves the next
+ * one usable. * The help at the end says what requests and answers look like. */
 #include "drive.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
-/* tools/treadle/cmd_embed.c - `treadle embed`: vectors of texts, or the scores of a reranker, one JSON line a text or a .npy file. */
+/* tools/treadle/cmd_embed.c - `treadle embed`: vectors of texts, or the scores of a reranker, one JSON
+ * line a text or a .npy file. */
 #include "command.h"
 
 #include "base/arena.h"

@@ -1,4 +1,5 @@
-/* tools/treadle/cmd_features.c - `treadle features`: a sound file to the tensors that a model takes, or to its samples. */
+/* tools/treadle/cmd_features.c - `treadle features`: a sound file to the tensors that a model takes, or to its
+ * samples. */
 #include "command.h"
 
 #include <stdio.h>

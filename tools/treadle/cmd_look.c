@@ -1,4 +1,5 @@
-/* tools/treadle/cmd_look.c - looking without running: `treadle check`, `inspect`, `explain`, `ops`. No weights are read. */
+/* tools/treadle/cmd_look.c - looking without running: `treadle check`, `inspect`, `explain`,
+ * `ops`. No weights are read. */
 #include "command.h"
 
 #include "base/arena.h"

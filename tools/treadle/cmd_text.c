@@ -1,4 +1,5 @@
-/* tools/treadle/cmd_text.c - `treadle tokenize`, `detokenize`, `template`: the text side of a model, without its weights. */
+/* tools/treadle/cmd_text.c - `treadle tokenize`, `detokenize`, `template`: the text side of a
+ * model, without its weights. */
 #include "command.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,5 @@
-/* tools/treadle/cmd_transcribe.c - `treadle transcribe`: speech to text; the transcript on standard output and nothing else there. */
+/* tools/treadle/cmd_transcribe.c - `treadle transcribe`: speech to text; the transcript on standard
+ * output and nothing else there. */
 #include "command.h"
 
 #include "base/arena.h"

@@ -1,8 +1,9 @@
 /* tools/treadle/cmd_verify.c - `treadle verify`: one model on two engines, token by token and logit by logit.
  *
- * Both generate greedily. Up to the first token that differs their logits have the same past and are compared; then the second
- * engine is set on the first one's track (rewound, and given its token) and the comparison goes on, so that every step is compared with
- * the same past on both sides. A differing token between logits that are equal within the tolerance is a near tie, no disagreement. */
+ * Both generate greedily. Up to the first token that differs their logits have the same past and are compared; then the
+ * second engine is set on the first one's track (rewound, and given its token) and the comparison goes on, so that
+ * every step is compared with the same past on both sides. A differing token between logits that are equal within the
+ * tolerance is a near tie, no disagreement. */
 #include "command.h"
 
 #include "base/alloc.h"
@@ -128,7 +129,8 @@ static int generate(treadle_generator *g, int64_t n, treadle_error *error) {
     return td_interrupted() ? EXIT_INTERRUPTED : EXIT_OK;
 }
 
-/* Compares steps `from` on of the first engine with the steps of the second one's latest run, up to the first token that differs. */
+/* Compares steps `from` on of the first engine with the steps of the second one's latest run, up to
+ * the first token that differs. */
 static int compare_run(const verify *v, treadle_ids a, const treadle_tensor *logits_a, treadle_generator *second,
                        int64_t from, int64_t *next, comparison *c) {
     treadle_error error = {0};

@@ -1,8 +1,8 @@
 /* tools/treadle/command.h - what the commands of `treadle` share: their table, options, messages, exit codes.
  *
- * A command is one file with one td_command: name, help, a table of options, and a function. Each option is also an environment
- * variable: TREADLE_ and its name in capitals, '-' as '_'. The command line wins. Models are reached through the public headers only;
- * base/ lends strings, JSON and files. */
+ * A command is one file with one td_command: name, help, a table of options, and a function. Each option is also an
+ * environment variable: TREADLE_ and its name in capitals, '-' as '_'. The command line wins. Models are reached
+ * through the public headers only; base/ lends strings, JSON and files. */
 #ifndef TREADLE_COMMAND_H
 #define TREADLE_COMMAND_H
 
@@ -86,8 +86,8 @@ void td_print_message(FILE *to, const treadle_message *message);
 
 /* --- model arguments (model_arg.c) */
 
-/* Options that all commands with a model have; put MODEL_OPTIONS(struct) into the table and `td_model_args model` into the
- * struct. */
+/* Options that all commands with a model have; put MODEL_OPTIONS(struct) into the table and
+ * `td_model_args model` into the struct. */
 typedef struct td_model_args {
     int64_t threads;
     const char *activations;
@@ -123,8 +123,8 @@ typedef struct td_model_args {
 /* That the options above are within their ranges; reports and returns EXIT_USAGE if not. */
 int td_model_args_check(const td_model_args *args);
 
-/* A model path ready to open: a folder or .onnx file as it is; a GGUF file is compiled into the cache first (and said so on
- * standard error). Everything lives in the arena. Returns EXIT_OK or reports and returns the code. */
+/* A model path ready to open: a folder or .onnx file as it is; a GGUF file is compiled into the cache first (and said
+ * so on standard error). Everything lives in the arena. Returns EXIT_OK or reports and returns the code. */
 typedef struct td_model_source {
     char *path;
     treadle_model_options options;
@@ -193,8 +193,8 @@ void td_sampling_defaults(td_sampling_args *args);
 /* Fills an initialised treadle_generate_options; pointers go into args. EXIT_OK, or a usage error that was printed. */
 int td_sampling_apply(const td_command *command, const td_sampling_args *args, treadle_generate_options *out);
 
-/* --- interruption (main.c). Ctrl-C ends the process at once, unless a generator is watched or somebody asks td_interrupted now and
- * then (td_interrupt_defer); a second Ctrl-C always does. */
+/* --- interruption (main.c). Ctrl-C ends the process at once, unless a generator is watched or somebody asks
+ * td_interrupted now and then (td_interrupt_defer); a second Ctrl-C always does. */
 bool td_interrupted(void);
 void td_interrupt_clear(void);
 void td_interrupt_defer(bool on);

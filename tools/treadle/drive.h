@@ -1,4 +1,5 @@
-/* tools/treadle/drive.h - one session of `treadle drive`: what its requests share. cmd_drive.c says what requests look like. */
+/* tools/treadle/drive.h - one session of `treadle drive`: what its requests share. cmd_drive.c
+ * says what requests look like. */
 #ifndef TREADLE_DRIVE_H
 #define TREADLE_DRIVE_H
 

@@ -1,4 +1,5 @@
-/* tools/treadle/drive_tensors.c - requests of `treadle drive` that answer with files of numbers: process, embed, encode. */
+/* tools/treadle/drive_tensors.c - requests of `treadle drive` that answer with files of
+ * numbers: process, embed, encode. */
 #include "drive.h"
 
 #include <string.h>

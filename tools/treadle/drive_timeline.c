@@ -1,7 +1,7 @@
 /* tools/treadle/drive_timeline.c - the timeline of `treadle drive`: appends, runs, rewinds and forks of one generator.
  *
- * For tests, a step {"generate": n, "cancel_after_us": t} cancels t microseconds into the run and then goes on; its answer
- * has {"cancelled": true} if the cancel came in time. */
+ * For tests, a step {"generate": n, "cancel_after_us": t} cancels t microseconds into the run and then goes on; its
+ * answer has {"cancelled": true} if the cancel came in time. */
 #include "drive.h"
 
 #include "base/time.h"

@@ -1,5 +1,5 @@
-/* tools/treadle/model_arg.c - from a path on the command line to an open model. A checkpoint is compiled into the cache once
- * (key: its content), in a folder of its own that is renamed into place, so that two processes may race. */
+/* tools/treadle/model_arg.c - from a path on the command line to an open model. A checkpoint is compiled into the cache
+ * once (key: its content), in a folder of its own that is renamed into place, so that two processes may race. */
 #include "command.h"
 
 #include "base/alloc.h"

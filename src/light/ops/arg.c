@@ -1,5 +1,6 @@
-/* light/ops/arg.c - ArgMax, ArgMin and Hardmax: where along an axis the largest or smallest element is. Sources: ONNX op texts.
- * Of equal ones the first, or with select_last_index (12) the last; a NaN counts as largest and as smallest. */
+/* light/ops/arg.c - ArgMax, ArgMin and Hardmax: where along an axis the largest or smallest element is.
+ * Sources: ONNX op texts. Of equal ones the first, or with select_last_index (12) the last; a NaN counts
+ * as largest and as smallest. */
 #include "light/ops/keys.h"
 #include "tensor/half.h"
 

@@ -1,10 +1,10 @@
 /* light/ops/attention.c - Attention of ai.onnx. Source: ONNX op texts of Attention-23 and -24.
  *
  * Q, K and V are [batch, heads, tokens, size] or [batch, tokens, heads * size]. New keys and values go behind the past
- * ones; a present that lies in past's memory gets only the new rows. Query i sees keys up to past + i when causal; a mask
- * shorter than the keys hides what is beyond it, as does nonpad_kv_seqlen. float32, float16 and bfloat16 run in the
- * attention kernel; float64, and the halves when qk_matmul_output is wanted, in plain float64 loops. Of float32 that output
- * is made beside the kernel, by matrix products. A query that sees no key gives zeros. */
+ * ones; a present that lies in past's memory gets only the new rows. Query i sees keys up to past + i when causal; a
+ * mask shorter than the keys hides what is beyond it, as does nonpad_kv_seqlen. float32, float16 and bfloat16 run in
+ * the attention kernel; float64, and the halves when qk_matmul_output is wanted, in plain float64 loops. Of float32
+ * that output is made beside the kernel, by matrix products. A query that sees no key gives zeros. */
 #include "kernels/attention_f32.h"
 #include "kernels/rows_f32.h"
 #include "light/ops/heads.h"
@@ -192,8 +192,8 @@ static int64_t visible(const attention_run *w, int64_t b) {
     return nonpad ? TD_MAX(0, TD_MIN(n, ((const int64_t *)nonpad->data)[b])) : n;
 }
 
-/* Keys before the first query's own. In a cache that others fill, the queries are the last of the keys in use (ONNX Runtime's
- * reading; the text speaks of the upper left corner, where no token but the first could see itself). */
+/* Keys before the first query's own. In a cache that others fill, the queries are the last of the keys in use (ONNX
+ * Runtime's reading; the text speaks of the upper left corner, where no token but the first could see itself). */
 static int64_t first_key(const attention_run *w, int64_t b) {
     return input(w->r, IN_NONPAD) ? TD_MAX(visible(w, b) - w->n.n_q, (int64_t)0) : w->n.n_past;
 }

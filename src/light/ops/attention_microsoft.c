@@ -1,5 +1,5 @@
-/* light/ops/attention_microsoft.c - com.microsoft Attention and QAttention: self attention that makes its queries, keys and
- * values itself, by one product with merged weights. Source: onnxruntime docs/ContribOperators.md, release 1.31.
+/* light/ops/attention_microsoft.c - com.microsoft Attention and QAttention: self attention that makes its queries, keys
+ * and values itself, by one product with merged weights. Source: onnxruntime docs/ContribOperators.md, release 1.31.
  *
  * Weights are [input size, queries + keys + values]; past and present [2, batch, heads, tokens, size], keys first. With
  * past_present_share_buffer past is a buffer of fixed capacity. The product is float32; the rest is light/ops/mha.h. */

@@ -1,5 +1,5 @@
-/* light/ops/bias_gelu.c - com.microsoft BiasGelu and FastGelu: a bias along the last dimension, then Gelu, by erf or by tanh.
- * Source: onnxruntime docs/ContribOperators.md, release 1.31. float16 and bfloat16 are computed in float32. */
+/* light/ops/bias_gelu.c - com.microsoft BiasGelu and FastGelu: a bias along the last dimension, then Gelu, by erf or by
+ * tanh. Source: onnxruntime docs/ContribOperators.md, release 1.31. float16 and bfloat16 are computed in float32. */
 #include "kernels/vmath.h"
 #include "light/op.h"
 #include "tensor/half.h"

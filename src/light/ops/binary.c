@@ -1,7 +1,7 @@
 /* light/ops/binary.c - two-operand elementwise ops with NumPy broadcasting: arithmetic, comparison, logic, bits.
- * Source: ONNX op texts of Add, Sub, Mul, Div, And, Or, Xor, Equal, Less, Greater, LessOrEqual, GreaterOrEqual, BitwiseAnd,
- * BitwiseOr, BitwiseXor, BitShift, PRelu, Max, Min, Mod. Integers wrap; an integer division by zero gives 0. Before opset 7 the second
- * operand was aligned at `axis` when `broadcast` was set. */
+ * Source: ONNX op texts of Add, Sub, Mul, Div, And, Or, Xor, Equal, Less, Greater, LessOrEqual, GreaterOrEqual,
+ * BitwiseAnd, BitwiseOr, BitwiseXor, BitShift, PRelu, Max, Min, Mod. Integers wrap; an integer division by zero gives
+ * 0. Before opset 7 the second operand was aligned at `axis` when `broadcast` was set. */
 #include "light/ops/loops.h"
 #include "tensor/half.h"
 

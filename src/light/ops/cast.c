@@ -1,8 +1,8 @@
 /* light/ops/cast.c - Cast and CastLike between all element types. Source: ONNX op text, its tables of special values.
  *
- * Floats go to integers by truncation and then wrap to the width, as NumPy does; floats round to nearest even on the way to
- * narrower floats. The 8- and 4-bit floats saturate unless told otherwise. Common pairs have loops of their own, all
- * others pass element by element through double, or through int64 where both sides are integers. */
+ * Floats go to integers by truncation and then wrap to the width, as NumPy does; floats round to nearest even on the
+ * way to narrower floats. The 8- and 4-bit floats saturate unless told otherwise. Common pairs have loops of their own,
+ * all others pass element by element through double, or through int64 where both sides are integers. */
 #include "light/ops/loops.h"
 
 #include "base/number.h"

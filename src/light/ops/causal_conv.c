@@ -1,8 +1,10 @@
-/* light/ops/causal_conv.c - CausalConvWithState: a depthwise convolution along time that carries its last inputs from run to
- * run. Sources: ONNX op text (27); onnxruntime docs/ContribOperators.md, release 1.31 (dilation, channels_last, state_window).
+/* light/ops/causal_conv.c - CausalConvWithState: a depthwise convolution along time that carries its last
+ * inputs from run to run. Sources: ONNX op text (27); onnxruntime docs/ContribOperators.md, release 1.31
+ * (dilation, channels_last, state_window).
  *
- * A channel's past and input are one line; out[t] = bias + sum_j w[j] * line[t + j * dilation]; its last values are the new
- * state. Everything is computed in float32. The new state may lie over the old one: a channel's old values are read first. */
+ * A channel's past and input are one line; out[t] = bias + sum_j w[j] * line[t + j * dilation]; its last
+ * values are the new state. Everything is computed in float32. The new state may lie over the old one: a
+ * channel's old values are read first. */
 #include "kernels/vmath.h"
 #include "light/op.h"
 #include "tensor/half.h"

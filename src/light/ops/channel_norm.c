@@ -1,8 +1,9 @@
-/* light/ops/channel_norm.c - BatchNormalization, InstanceNormalization, GroupNormalization: (x - mean) / sqrt(variance +
- * epsilon) * scale + shift per channel. They differ in what mean and variance are taken over. Source: ONNX op texts of
- * BatchNormalization-1 to -15, InstanceNormalization-1 to -22, GroupNormalization-18 and -21.
+/* light/ops/channel_norm.c - BatchNormalization, InstanceNormalization, GroupNormalization: (x - mean) / sqrt(variance
+ * + epsilon) * scale + shift per channel. They differ in what mean and variance are taken over. Source: ONNX op texts
+ * of BatchNormalization-1 to -15, InstanceNormalization-1 to -22, GroupNormalization-18 and -21.
  *
- * X is [batch, channels, inner]. float32 runs in the row kernels, float16 and bfloat16 pass through it, float64 is a plain loop. */
+ * X is [batch, channels, inner]. float32 runs in the row kernels, float16 and bfloat16 pass through
+ * it, float64 is a plain loop. */
 #include "kernels/rows_f32.h"
 #include "light/op.h"
 #include "tensor/half.h"

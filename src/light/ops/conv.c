@@ -1,6 +1,8 @@
-/* light/ops/conv.c - Conv: Y = W * X + B over any number of spatial dimensions. Source: ONNX op text of Conv-1, -11, -22.
+/* light/ops/conv.c - Conv: Y = W * X + B over any number of spatial dimensions. Source:
+ * ONNX op text of Conv-1, -11, -22.
  *
- * float32 runs in conv_run.c; float16 and bfloat16 pass through float32 and are rounded once; float64 is a plain loop. */
+ * float32 runs in conv_run.c; float16 and bfloat16 pass through float32 and are rounded once; float64 is a plain
+ * loop. */
 #include "light/ops/conv.h"
 
 #include "tensor/half.h"

@@ -1,9 +1,10 @@
-/* light/ops/conv_integer.c - ConvInteger and QLinearConv: convolution of 8-bit codes, exact in int32. Source: ONNX op texts of
- * ConvInteger-10, QLinearConv-10.
+/* light/ops/conv_integer.c - ConvInteger and QLinearConv: convolution of 8-bit codes, exact in int32. Source: ONNX op
+ * texts of ConvInteger-10, QLinearConv-10.
  *
- * The input is turned to [positions, channels] with the zero point as its padding, so that a window is a few runs of bytes. Rows
- * of windows times the weights, packed as [taps * channels, outputs], is an 8-bit product (kernels/gemm_i8.h), which
- * runs block of positions by block. With one channel a group there is nothing to multiply: rows are summed directly. */
+ * The input is turned to [positions, channels] with the zero point as its padding, so that a window is a few runs of
+ * bytes. Rows of windows times the weights, packed as [taps * channels, outputs], is an 8-bit product
+ * (kernels/gemm_i8.h), which runs block of positions by block. With one channel a group there is nothing to
+ * multiply: rows are summed directly. */
 #include "base/alloc.h"
 #include "kernels/gemm_i8.h"
 #include "light/ops/conv.h"
@@ -42,7 +43,8 @@ static bool pack_bytes(const td_shape *w, int64_t groups, size_t *each) {
     return true;
 }
 
-/* Weights [outputs, channels, taps] to a pack of [taps * channels, outputs / groups] for each group; turned: one group's bytes. */
+/* Weights [outputs, channels, taps] to a pack of [taps * channels, outputs / groups] for each
+ * group; turned: one group's bytes. */
 static void pack_weights(const td_tensor *w, int64_t groups, size_t each, uint8_t *turned, uint8_t *out) {
     int64_t outputs = w->shape.dims[0] / groups, channels = w->shape.dims[1],
             k = w->shape.dims[0] ? td_tensor_count(w) / w->shape.dims[0] : 0, taps = channels ? k / channels : 0;

@@ -1,12 +1,12 @@
 /* light/ops/conv_run.c - convolution of fp32, see conv.h.
  *
- * A convolution is the product of the weights, [outputs, channels * taps], with the matrix of all windows,
- * [channels * taps, positions]. That matrix is never made: the product asks for panels of 16 columns when it needs them
- * (TD_GEMM_FILLED). With one tap and stride 1 the input is that matrix. With one input channel a group (depthwise) there
- * is nothing to share between outputs, and rows are summed directly.
+ * A convolution is the product of the weights, [outputs, channels * taps], with the matrix of all windows, [channels *
+ * taps, positions]. That matrix is never made: the product asks for panels of 16 columns when it needs them
+ * (TD_GEMM_FILLED). With one tap and stride 1 the input is that matrix. With one input channel a group (depthwise)
+ * there is nothing to share between outputs, and rows are summed directly.
  *
- * Padding: inputs are copied into planes with zeros around them, so that every window lies inside; a long input with one
- * spatial dimension is read where it is, since few of its windows touch the padding. */
+ * Padding: inputs are copied into planes with zeros around them, so that every window lies inside; a long input with
+ * one spatial dimension is read where it is, since few of its windows touch the padding. */
 #include "light/ops/conv.h"
 
 #include "light/ops/product.h"

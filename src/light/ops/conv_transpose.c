@@ -1,9 +1,9 @@
 /* light/ops/conv_transpose.c - ConvTranspose: each input spreads its window over the output. Source: ONNX op text of
  * ConvTranspose-1, -11, -22.
  *
- * What inputs spread is a product, [outputs * taps, channels] times [channels, positions], made for a block of positions at a
- * time and then added into the output. With one channel a group there is nothing to multiply, and float64 has no product:
- * these are plain loops. float16 and bfloat16 pass through float32. */
+ * What inputs spread is a product, [outputs * taps, channels] times [channels, positions], made for a block of
+ * positions at a time and then added into the output. With one channel a group there is nothing to multiply, and
+ * float64 has no product: these are plain loops. float16 and bfloat16 pass through float32. */
 #include "kernels/gemm_f32.h"
 #include "light/ops/window.h"
 #include "tensor/half.h"

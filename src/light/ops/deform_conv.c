@@ -1,8 +1,9 @@
-/* light/ops/deform_conv.c - DeformConv: a convolution whose taps are moved by offsets and weighted by a mask. Source: ONNX op text
- * of DeformConv-19 and -22; J. Dai et al., "Deformable Convolutional Networks" (2017). Two spatial dimensions.
+/* light/ops/deform_conv.c - DeformConv: a convolution whose taps are moved by offsets and weighted by a
+ * mask. Source: ONNX op text of DeformConv-19 and -22; J. Dai et al., "Deformable Convolutional Networks"
+ * (2017). Two spatial dimensions.
  *
- * Sampled inputs, [channels * taps, positions], are made for one batch item and multiplied by the weights. Everything passes through
- * float32, but float64, which stays and is multiplied in plain loops. */
+ * Sampled inputs, [channels * taps, positions], are made for one batch item and multiplied by the weights. Everything
+ * passes through float32, but float64, which stays and is multiplied in plain loops. */
 #include "kernels/gemm_f32.h"
 #include "light/ops/conv.h"
 #include "tensor/half.h"

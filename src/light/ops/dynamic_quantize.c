@@ -1,4 +1,5 @@
-/* light/ops/dynamic_quantize.c - DynamicQuantizeLinear. Source: ONNX op text. All zeros get scale 1, as ONNX Runtime has it. */
+/* light/ops/dynamic_quantize.c - DynamicQuantizeLinear. Source: ONNX op text. All zeros get
+ * scale 1, as ONNX Runtime has it. */
 #include "light/ops/dynamic_quantize.h"
 
 #include <math.h>

@@ -1,9 +1,10 @@
-/* light/ops/einsum.c - Einsum: sums of products over labelled dimensions. Source: ONNX op text; NumPy's einsum for what it leaves
- * open (dimensions of 1 broadcast, a label twice in a term is a diagonal).
+/* light/ops/einsum.c - Einsum: sums of products over labelled dimensions. Source: ONNX op text; NumPy's einsum for what
+ * it leaves open (dimensions of 1 broadcast, a label twice in a term is a diagonal).
  *
- * Operands are contracted from left to right as stacks of matrix products: labels of both that are needed later are the stack,
- * other common ones are summed. Labels that no one else has are first summed against ones. Views where one label makes a
- * matrix dimension, copies where several do. Integers of less than 32 bits are computed as int32, whose low bits are theirs. */
+ * Operands are contracted from left to right as stacks of matrix products: labels of both that are needed later
+ * are the stack, other common ones are summed. Labels that no one else has are first summed against ones. Views
+ * where one label makes a matrix dimension, copies where several do. Integers of less than 32 bits are computed as
+ * int32, whose low bits are theirs. */
 #include "light/ops/matrices.h"
 #include "tensor/half.h"
 
@@ -118,8 +119,8 @@ static treadle_status einsum_prepare(td_prepare *p) {
 
 /* --- shapes */
 
-/* The labels of a term of that rank, the ellipsis spelled out: its dimensions are labels from LETTERS on, the last one 0.
- * false: it does not fit. */
+/* The labels of a term of that rank, the ellipsis spelled out: its dimensions are labels from LETTERS on, the last
+ * one 0. false: it does not fit. */
 static bool spell(const term *t, int rank, int n_dots, uint8_t labels[TD_MAX_RANK]) {
     int dots = t->dots < 0 ? 0 : rank - t->n, at = 0;
     if (dots < 0 || dots > n_dots || (t->dots < 0 && rank != t->n) || rank > TD_MAX_RANK) return false;
@@ -242,7 +243,8 @@ static void steps_of(const operand *o, const part *p, int64_t steps[2 * TD_MAX_R
     }
 }
 
-/* *o as a stack of matrices [rows, cols]: a view if neither is of several labels, else a dense copy [stack, rows, cols]. */
+/* *o as a stack of matrices [rows, cols]: a view if neither is of several labels, else a
+ * dense copy [stack, rows, cols]. */
 static treadle_status as_matrices(td_run *r, operand *o, const part *stack, const part *rows, const part *cols,
                                   td_matrix *first, int64_t stack_steps[2 * TD_MAX_RANK]) {
     int64_t row_steps[2 * TD_MAX_RANK], col_steps[2 * TD_MAX_RANK];

@@ -1,5 +1,5 @@
-/* light/ops/embed_norm.c - com.microsoft EmbedLayerNormalization: word, position and segment embeddings looked up, added and
- * normalised. Source: onnxruntime docs/ContribOperators.md, release 1.31. */
+/* light/ops/embed_norm.c - com.microsoft EmbedLayerNormalization: word, position and segment embeddings looked up,
+ * added and normalised. Source: onnxruntime docs/ContribOperators.md, release 1.31. */
 #include "kernels/rows_f32.h"
 #include "light/op.h"
 #include "tensor/half.h"

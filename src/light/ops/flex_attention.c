@@ -1,8 +1,8 @@
-/* light/ops/flex_attention.c - ai.onnx.preview FlexAttention: attention whose scores and probabilities pass through bodies of
- * the model's own. Source: ONNX op text.
+/* light/ops/flex_attention.c - ai.onnx.preview FlexAttention: attention whose scores and probabilities pass through
+ * bodies of the model's own. Source: ONNX op text.
  *
- * Scores [batch, heads, queries, keys] are computed whole in softmax_precision, which the bodies see. Query heads share key
- * heads in groups. */
+ * Scores [batch, heads, queries, keys] are computed whole in softmax_precision, which the bodies see. Query
+ * heads share key heads in groups. */
 #include "light/body.h"
 #include "tensor/half.h"
 

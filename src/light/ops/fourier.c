@@ -1,5 +1,5 @@
-/* light/ops/fourier.c - DFT and STFT. Source: ONNX op texts of DFT-17, DFT-20, STFT-17. Computed in float64, but float32
- * spectra are turned back in float32, with the roundings that NumPy has, whose results ONNX's cases are.
+/* light/ops/fourier.c - DFT and STFT. Source: ONNX op texts of DFT-17, DFT-20, STFT-17. Computed in float64, but
+ * float32 spectra are turned back in float32, with the roundings that NumPy has, whose results ONNX's cases are.
  * A real tensor ends in a dimension of 1, a complex one of 2. */
 #include "kernels/fourier.h"
 
@@ -268,9 +268,10 @@ static double sample(const stft_run *r, int64_t batch, int64_t at, int64_t part)
     return td_load_f64(r->x->dtype, r->x->data, (batch * r->length + at) * r->parts + part);
 }
 
-/* The first and the middle bin of a real signal are real. Exported vocoders tell pi from -pi, the angles of what is negative
- * there, by the sign of the imaginary part, and were tried with transforms in single precision, whose roundings turn the first
- * bin backwards and the middle one forwards; an exact 0 would be another angle in every other frame. So they are turned by 1e-30. */
+/* The first and the middle bin of a real signal are real. Exported vocoders tell pi from -pi, the angles of what is
+ * negative there, by the sign of the imaginary part, and were tried with transforms in single precision, whose
+ * roundings turn the first bin backwards and the middle one forwards; an exact 0 would be another angle in every other
+ * frame. So they are turned by 1e-30. */
 static double turned_by_a_hair(const stft_run *r, int64_t bin, double re, double im) {
     if (r->parts != 1 || (bin != 0 && 2 * bin != r->z.frame)) return im;
     return bin == 0 ? -1e-30 * re : 1e-30 * re;

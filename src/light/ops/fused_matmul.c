@@ -1,7 +1,8 @@
-/* light/ops/fused_matmul.c - com.microsoft FusedMatMul and its older name TransposeMatMul: MatMul of operands that are first
- * transposed, times alpha. Source: onnxruntime docs/ContribOperators.md, release 1.31.
+/* light/ops/fused_matmul.c - com.microsoft FusedMatMul and its older name TransposeMatMul: MatMul of operands that are
+ * first transposed, times alpha. Source: onnxruntime docs/ContribOperators.md, release 1.31.
  *
- * transBatch moves the first dimension behind the others but the last; trans then swaps the last two. Both are views. */
+ * transBatch moves the first dimension behind the others but the last; trans then swaps the last two. Both are
+ * views. */
 #include "light/ops/matrices.h"
 #include "tensor/half.h"
 

@@ -1,5 +1,5 @@
-/* light/ops/gates.c - com.microsoft GatedRMSNorm, LinearAttentionGate and GatedAdd: what stands around a gated recurrence, each as
- * one op. Source: onnxruntime docs/ContribOperators.md, release 1.31.
+/* light/ops/gates.c - com.microsoft GatedRMSNorm, LinearAttentionGate and GatedAdd: what stands around a gated
+ * recurrence, each as one op. Source: onnxruntime docs/ContribOperators.md, release 1.31.
  *
  * All is computed in float32, row by row, and rounded once; only the product of GatedAdd is rounded before the sum. */
 #include "kernels/rows_f32.h"

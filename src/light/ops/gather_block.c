@@ -1,7 +1,7 @@
-/* light/ops/gather_block.c - Gather on a block-quantised table, then dequantisation: com.microsoft GatherBlockQuantized, and
- * treadle's BlockAffineGather for source types with minima. Sources: onnxruntime docs/ContribOperators.md;
- * compile/compile.h. uint8 data hold 8 / bits codes a byte along the last axis. An index out of range gives
- * zeros, as there. */
+/* light/ops/gather_block.c - Gather on a block-quantised table, then dequantisation: com.microsoft
+ * GatherBlockQuantized, and treadle's BlockAffineGather for source types with minima. Sources: onnxruntime
+ * docs/ContribOperators.md; compile/compile.h. uint8 data hold 8 / bits codes a byte along the last axis. An index out
+ * of range gives zeros, as there. */
 #include "light/ops/move.h"
 #include "quant/pack.h"
 #include "tensor/half.h"

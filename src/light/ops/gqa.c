@@ -2,9 +2,9 @@
  * Source: onnxruntime docs/ContribOperators.md, release 1.31.
  *
  * The cache of row b holds seqlens_k[b] + 1 - sequence_length tokens before the run (none in a first prompt, where
- * total_sequence_length is sequence_length); new keys and values go behind them. When present lies in past's memory with
- * past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what lies behind
- * the new ones is zero. float16 and bfloat16 are computed in float32; the cache keeps its own type. */
+ * total_sequence_length is sequence_length); new keys and values go behind them. When present lies in past's memory
+ * with past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what lies
+ * behind the new ones is zero. float16 and bfloat16 are computed in float32; the cache keeps its own type. */
 #include "kernels/attention_f32.h"
 #include "kernels/rows_f32.h"
 #include "light/ops/heads.h"

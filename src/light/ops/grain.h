@@ -1,7 +1,7 @@
 /* light/ops/grain.h - which scale belongs to which element: what QuantizeLinear and DequantizeLinear share.
  *
- * A tensor has one scale, one for each position along an axis, or one for each block along an axis. In all cases it falls
- * into runs of neighbours whose scales are one, or neighbours too. */
+ * A tensor has one scale, one for each position along an axis, or one for each block along an axis. In all cases it
+ * falls into runs of neighbours whose scales are one, or neighbours too. */
 #ifndef TD_LIGHT_OPS_GRAIN_H
 #define TD_LIGHT_OPS_GRAIN_H
 

@@ -1,9 +1,9 @@
-/* light/ops/grid_sample.c - GridSample and AffineGrid. Source: ONNX op texts of GridSample-16 to -22, AffineGrid-20; the order of
- * rounding and padding is that of ONNX's reference implementation, but for cubic at borders, which is as in PyTorch and ONNX
- * Runtime: the inputs named are kept inside, not the position.
+/* light/ops/grid_sample.c - GridSample and AffineGrid. Source: ONNX op texts of GridSample-16 to -22, AffineGrid-20;
+ * the order of rounding and padding is that of ONNX's reference implementation, but for cubic at borders, which is as
+ * in PyTorch and ONNX Runtime: the inputs named are kept inside, not the position.
  *
- * A position names, along each dimension, one input (nearest), two (linear) or four (cubic) with their weights; what it names
- * is found once and serves all channels. */
+ * A position names, along each dimension, one input (nearest), two (linear) or four (cubic) with their weights; what it
+ * names is found once and serves all channels. */
 #include "light/op.h"
 #include "tensor/half.h"
 

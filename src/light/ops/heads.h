@@ -29,8 +29,9 @@ void td_heads_convert(td_dtype from, const void *source, td_dtype to, void *targ
 /* A dense input as float32: in place if it is that already, else in scratch. */
 treadle_status td_heads_f32(td_run *r, const td_tensor *t, const float **out);
 
-/* Makes cache `present` of n_present rows of `size` from `before` rows of past, leaving place for n_new, with zeros behind.
- * Past's rows are not touched where both are the same memory; nor is what lies behind. past->data may be NULL. */
+/* Makes cache `present` of n_present rows of `size` from `before` rows of past, leaving place for n_new,
+ * with zeros behind. Past's rows are not touched where both are the same memory; nor is what lies
+ * behind. past->data may be NULL. */
 void td_heads_extend(const td_heads *past, const td_heads *present, int64_t b, int64_t h, int64_t size, int64_t before,
                      int64_t n_new, int64_t n_present);
 

@@ -1,5 +1,5 @@
-/* light/ops/int8_product.h - stacks of products of 8-bit matrices: what MatMulInteger, QLinearMatMul, and the com.microsoft ops
- * that quantise or scale around them share. */
+/* light/ops/int8_product.h - stacks of products of 8-bit matrices: what MatMulInteger, QLinearMatMul, and the
+ * com.microsoft ops that quantise or scale around them share. */
 #ifndef TD_LIGHT_OPS_INT8_PRODUCT_H
 #define TD_LIGHT_OPS_INT8_PRODUCT_H
 
@@ -28,8 +28,8 @@ typedef struct td_int8_run {
 
 treadle_status td_int8_run_all(td_run *r, const td_int8_product *p, const td_int8_run *run);
 
-/* Checks at infer time that a zero point (or scale) input fits: one number, `n` numbers, or as the matrix with n for one
- * dimension and 1 for the other. */
+/* Checks at infer time that a zero point (or scale) input fits: one number, `n` numbers, or as the matrix with n for
+ * one dimension and 1 for the other. */
 treadle_status td_int8_check_side(td_infer *in, size_t input, const td_shape *matrix, bool rows);
 
 #endif

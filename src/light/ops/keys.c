@@ -1,5 +1,5 @@
-/* light/ops/keys.c - see keys.h. An IEEE float with its sign bit turned over, or all bits if it is negative, rises as an
- * unsigned number. */
+/* light/ops/keys.c - see keys.h. An IEEE float with its sign bit turned over, or all bits if it is negative,
+ * rises as an unsigned number. */
 #include "light/ops/keys.h"
 
 #include "tensor/half.h"

@@ -1,11 +1,11 @@
-/* light/ops/linear_attention.c - LinearAttention: attention as a recurrence over a state of [key size, value size] per head.
- * Sources: ONNX op text (27); onnxruntime docs/ContribOperators.md, release 1.31 (more key-value than query heads,
- * state_window).
+/* light/ops/linear_attention.c - LinearAttention: attention as a recurrence over a state of [key size, value
+ * size] per head. Sources: ONNX op text (27); onnxruntime docs/ContribOperators.md, release 1.31 (more key-value
+ * than query heads, state_window).
  *
  *     S = exp(g) S;  u = v, or beta (v - k S) with a delta rule;  S = S + k u;  o = scale q S
  *
- * token by token, in float32. Heads are independent and shared out to the threads. A float32 state is computed where the
- * output lies, which may be where the past state lies. */
+ * token by token, in float32. Heads are independent and shared out to the threads. A float32 state is computed where
+ * the output lies, which may be where the past state lies. */
 #include "kernels/recurrence_f32.h"
 #include "kernels/vmath.h"
 #include "light/ops/heads.h"
@@ -152,12 +152,12 @@ static float *start_state(const linear_run *w, int64_t b, int64_t h, float *own)
     return state;
 }
 
-/* Where there are many tokens a head is copied side by side first: it is read several times, and what lies a power of two
- * apart is in one set of a cache. */
+/* Where there are many tokens a head is copied side by side first: it is read several times, and what lies a power of
+ * two apart is in one set of a cache. */
 static bool copies(const linear_run *w) { return w->n_tokens > 8; }
 
-/* float32 of n heads from h on, of all tokens of sequence b: where they lie, with *step from one token to the next and *head
- * from one head to the next, or copied to `room` ([token, n, size]). */
+/* float32 of n heads from h on, of all tokens of sequence b: where they lie, with *step from one token to the next and
+ * *head from one head to the next, or copied to `room` ([token, n, size]). */
 static const float *as_f32(const linear_run *w, const td_heads *x, int64_t b, int64_t h, int64_t n, int64_t size,
                            float *room, int64_t *step, int64_t *head) {
     *step = x->token;

@@ -1,5 +1,6 @@
-/* light/ops/loop.c - Loop. Source: ONNX op text; a body's condition counts even where the node has none, as in ONNX's
- * reference implementation. Body: iteration number, condition, carried values -> condition, carried values, scan outputs. */
+/* light/ops/loop.c - Loop. Source: ONNX op text; a body's condition counts even where the node has none, as
+ * in ONNX's reference implementation. Body: iteration number, condition, carried values -> condition,
+ * carried values, scan outputs. */
 #include "base/alloc.h"
 #include "light/body.h"
 #include "light/ops/stack.h"

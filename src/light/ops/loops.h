@@ -39,7 +39,8 @@
         else name##_at(n, p[0], p[1], p[2], s[0], s[1], s[2], ctx);                                                    \
     }
 
-/* The same loop for several C types: M(suffix, type, dtype, ...). Signed arithmetic is done unsigned, so that it wraps. */
+/* The same loop for several C types: M(suffix, type, dtype, ...). Signed arithmetic is done unsigned, so that it
+ * wraps. */
 #define TD_FOR_SIGNED(M, ...)                                                                                          \
     M(i8, int8_t, uint8_t, TD_INT8, __VA_ARGS__)                                                                       \
     M(i16, int16_t, uint16_t, TD_INT16, __VA_ARGS__)                                                                   \

@@ -1,4 +1,5 @@
-/* light/ops/loss.c - NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss. Sources: ONNX op texts. Computed in float64. */
+/* light/ops/loss.c - NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss. Sources: ONNX op
+ * texts. Computed in float64. */
 #include "light/op.h"
 #include "tensor/half.h"
 

@@ -1,5 +1,5 @@
-/* light/ops/map.c - see map.h. Dimensions that are walked alike by all operands are joined, so that dense tensors of one
- * shape are a single run, and a bias row is one run per row. */
+/* light/ops/map.c - see map.h. Dimensions that are walked alike by all operands are joined, so that dense tensors of
+ * one shape are a single run, and a bias row is one run per row. */
 #include "light/ops/map.h"
 
 #include "tensor/half.h"

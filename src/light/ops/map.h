@@ -1,7 +1,7 @@
 /* light/ops/map.h - elementwise loops over broadcast, strided operands.
  *
- * An elementwise op is a typed inner loop over a run of elements with constant byte steps; td_map_run finds the longest such
- * runs by collapsing dimensions and hands them out to the pool. Operand 0 is the output. */
+ * An elementwise op is a typed inner loop over a run of elements with constant byte steps; td_map_run finds the longest
+ * such runs by collapsing dimensions and hands them out to the pool. Operand 0 is the output. */
 #ifndef TD_LIGHT_OPS_MAP_H
 #define TD_LIGHT_OPS_MAP_H
 

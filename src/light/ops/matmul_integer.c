@@ -1,5 +1,5 @@
-/* light/ops/matmul_integer.c - MatMulInteger, QLinearMatMul; com.microsoft DynamicQuantizeMatMul and MatMulIntegerToFloat.
- * Sources: ONNX op texts; onnxruntime docs/ContribOperators.md, release 1.31. */
+/* light/ops/matmul_integer.c - MatMulInteger, QLinearMatMul; com.microsoft DynamicQuantizeMatMul and
+ * MatMulIntegerToFloat. Sources: ONNX op texts; onnxruntime docs/ContribOperators.md, release 1.31. */
 #include "light/ops/dynamic_quantize.h"
 #include "light/ops/heads.h"
 #include "light/ops/int8_product.h"

@@ -1,7 +1,7 @@
 /* light/ops/mha.c - see mha.h. Source: onnxruntime docs/ContribOperators.md, release 1.31.
  *
- * A mask is turned into numbers to be added, filter for what it hides, as the op text has it: a query that sees no key spreads
- * over all of them. float16 and bfloat16 are computed in float32; the cache keeps its type. */
+ * A mask is turned into numbers to be added, filter for what it hides, as the op text has it: a query that sees no key
+ * spreads over all of them. float16 and bfloat16 are computed in float32; the cache keeps its type. */
 #include "light/ops/mha.h"
 
 #include "tensor/half.h"
@@ -97,8 +97,8 @@ static void extend_caches(void *arg, int64_t begin, int64_t end, int thread) {
     }
 }
 
-/* Where attention reads keys (or values): *all. Present, if it is wanted; else the new ones themselves, if they are all and
- * lie there as they are needed; else scratch. Keys and values get one type. */
+/* Where attention reads keys (or values): *all. Present, if it is wanted; else the new ones themselves, if they are all
+ * and lie there as they are needed; else scratch. Keys and values get one type. */
 static treadle_status ready_keys(const td_mha *w, const td_heads *new, const td_heads *past, const td_heads *present,
                                  const float *bias, int64_t size, td_heads *all) {
     bool cached = w->has_past || w->present_k.data || w->present_v.data;
@@ -150,8 +150,8 @@ typedef struct added {
     int64_t batch, head, row;
 } added;
 
-/* Ends (and starts) of what each sequence shows: [batch], [2 batch] (ends, starts), or [3 batch + 2] that starts with the
- * lengths. */
+/* Ends (and starts) of what each sequence shows: [batch], [2 batch] (ends, starts), or [3 batch + 2]
+ * that starts with the lengths. */
 static void fill_from_lengths(const td_mha *w, float *to) {
     const int32_t *ends = w->mask->data;
     bool has_starts = td_tensor_count(w->mask) == 2 * w->n_batch;
@@ -162,8 +162,8 @@ static void fill_from_lengths(const td_mha *w, float *to) {
         }
 }
 
-/* [batch, keys] or [batch, queries, keys] of 0 (hidden) and 1; of [batch, 1, longest, longest] the rows and columns in use.
- * Fewer columns than keys: they are those of the last keys. */
+/* [batch, keys] or [batch, queries, keys] of 0 (hidden) and 1; of [batch, 1, longest, longest] the rows and columns in
+ * use. Fewer columns than keys: they are those of the last keys. */
 static void fill_from_flags(const td_mha *w, float *to, int64_t n_rows) {
     const td_shape *shape = &w->mask->shape;
     const int32_t *flags = w->mask->data;

@@ -1,8 +1,8 @@
 /* light/ops/mha.h - attention with a key and value head for each query head, as the com.microsoft ops have it: what
  * MultiHeadAttention, DecoderMaskedMultiHeadAttention and Attention share.
  *
- * A caller describes where queries, new keys and values, past and present lie; the rest is here: biases of the projections,
- * the cache, masks of all forms, the scores. */
+ * A caller describes where queries, new keys and values, past and present lie; the rest is here: biases of the
+ * projections, the cache, masks of all forms, the scores. */
 #ifndef TD_LIGHT_OPS_MHA_H
 #define TD_LIGHT_OPS_MHA_H
 

@@ -1,10 +1,10 @@
-/* light/ops/multi_head.c - com.microsoft MultiHeadAttention and DecoderMaskedMultiHeadAttention: self and cross attention over
- * projected queries, keys and values. Source: onnxruntime docs/ContribOperators.md, release 1.31.
+/* light/ops/multi_head.c - com.microsoft MultiHeadAttention and DecoderMaskedMultiHeadAttention: self and cross
+ * attention over projected queries, keys and values. Source: onnxruntime docs/ContribOperators.md, release 1.31.
  *
  * Forms of query, key, value: [batch, tokens, heads * size] each; the same with the three in one query (packed, of 5
- * dimensions, or of 3 in the decoder's op), or key and value in one key; or query as above with key and value of a finished
- * cache [batch, heads, tokens, size]. With past_sequence_length past is a buffer of fixed capacity, of which that many rows
- * are in use. */
+ * dimensions, or of 3 in the decoder's op), or key and value in one key; or query as above with key and value of a
+ * finished cache [batch, heads, tokens, size]. With past_sequence_length past is a buffer of fixed capacity, of
+ * which that many rows are in use. */
 #include "light/ops/mha.h"
 
 enum role {

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* --- OneHot: indices, depth, values (off, on). Negative indices count from the end (11); others out of range are off. */
+/* --- OneHot: indices, depth, values (off, on). Negative indices count from the end (11); others out of range are
+ * off. */
 
 typedef struct onehot_state {
     int64_t axis;

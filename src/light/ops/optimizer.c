@@ -1,5 +1,6 @@
-/* light/ops/optimizer.c - one step of Adagrad, Adam and Momentum (ai.onnx.preview.training) for any number of tensors. Sources:
- * ONNX op texts. Inputs: rate, count, then all tensors, all gradients, and for each running average all of these. */
+/* light/ops/optimizer.c - one step of Adagrad, Adam and Momentum (ai.onnx.preview.training) for any number
+ * of tensors. Sources: ONNX op texts. Inputs: rate, count, then all tensors, all gradients, and for each
+ * running average all of these. */
 #include "light/op.h"
 #include "tensor/half.h"
 

@@ -1,5 +1,5 @@
-/* light/ops/pad.c - Pad: constant, reflect, edge and wrap; pads may be below zero and then cut. Source: ONNX op texts of
- * Pad-1 to -25; how reflect and wrap go on beyond one period: numpy.pad.
+/* light/ops/pad.c - Pad: constant, reflect, edge and wrap; pads may be below zero and then cut. Source: ONNX op texts
+ * of Pad-1 to -25; how reflect and wrap go on beyond one period: numpy.pad.
  *
  * Each dimension has a map from output to input positions, -1 for the constant; what is cut is cut before the rest is
  * reflected or repeated. */

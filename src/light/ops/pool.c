@@ -1,8 +1,8 @@
 /* light/ops/pool.c - MaxPool, AveragePool, LpPool over any number of spatial dimensions. Source: ONNX op texts of
  * MaxPool-1 to -22, AveragePool-1 to -22, LpPool-1 to -22.
  *
- * Work goes by output rows: for each tap the inputs that it meets are joined to the whole row. Sums are kept in float64;
- * float16 and bfloat16 pass through float32. */
+ * Work goes by output rows: for each tap the inputs that it meets are joined to the whole row. Sums are kept in
+ * float64; float16 and bfloat16 pass through float32. */
 #include "light/ops/window.h"
 #include "tensor/half.h"
 

@@ -1,7 +1,7 @@
 /* light/ops/product.h - matrix products of any element type: what MatMul and Gemm share.
  *
- * float32 runs on kernels/gemm_f32.h; float16 and bfloat16 pass through float32 (weights stay as they are and are widened
- * in the kernel); float64 and the integers are plain loops, integers wrap. */
+ * float32 runs on kernels/gemm_f32.h; float16 and bfloat16 pass through float32 (weights stay as they are and are
+ * widened in the kernel); float64 and the integers are plain loops, integers wrap. */
 #ifndef TD_LIGHT_OPS_PRODUCT_H
 #define TD_LIGHT_OPS_PRODUCT_H
 

@@ -1,5 +1,5 @@
-/* light/ops/quant_linear.h - products with block-quantised weights: what MatMulNBits, BlockAffineMatMul and the ops that fuse
- * several of them share. */
+/* light/ops/quant_linear.h - products with block-quantised weights: what MatMulNBits, BlockAffineMatMul and the ops
+ * that fuse several of them share. */
 #ifndef TD_LIGHT_OPS_QUANT_LINEAR_H
 #define TD_LIGHT_OPS_QUANT_LINEAR_H
 
@@ -21,8 +21,8 @@ treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qm
 /* A constant 1-D input as float32 [n] for the node's life; NULL if absent. Names the input when it is not constant. */
 treadle_status td_qlinear_bias(td_prepare *p, size_t input, int64_t n, const float **out);
 
-/* What one call of td_qlinear_run computes: y[i] = a . weights[i] (+ bias), all from the same rows a; with swiglu n is 2 and
- * y[0] = silu(a . weights[0]) * (a . weights[1]). One parallel region, the activations prepared once.
+/* What one call of td_qlinear_run computes: y[i] = a . weights[i] (+ bias), all from the same rows a; with swiglu n is
+ * 2 and y[0] = silu(a . weights[0]) * (a . weights[1]). One parallel region, the activations prepared once.
  * y[i] are [..., n_i] of float32, float16 or bfloat16, as is a. */
 treadle_status td_qlinear_run(td_run *r, const td_qlinear *linears, size_t n, bool swiglu, const td_tensor *a,
                               td_tensor *const *y);

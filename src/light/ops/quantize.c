@@ -1,8 +1,8 @@
 /* light/ops/quantize.c - QuantizeLinear and DequantizeLinear in all element types and granularities, of ai.onnx and
  * com.microsoft, and DynamicQuantizeLinear. Sources: ONNX op texts; onnxruntime docs/ContribOperators.md, release 1.31.
  *
- * Quantising divides in float32, or where both operands or `precision` are a half type rounds the quotient to that; codes
- * round half to even. What is not a number gets the lowest code. */
+ * Quantising divides in float32, or where both operands or `precision` are a half type rounds the quotient to that;
+ * codes round half to even. What is not a number gets the lowest code. */
 #include "kernels/gemm_i8.h"
 #include "light/ops/grain.h"
 #include "light/ops/move.h"

@@ -1,7 +1,8 @@
-/* light/ops/random.c - RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial, Dropout. Sources: ONNX op texts.
+/* light/ops/random.c - RandomNormal, RandomUniform, their Like forms, Bernoulli, Multinomial,
+ * Dropout. Sources: ONNX op texts.
  *
- * With a seed every run gives the same numbers, those of the standard's reference (base/mersenne.h); without one each run
- * gives others. */
+ * With a seed every run gives the same numbers, those of the standard's reference (base/mersenne.h);
+ * without one each run gives others. */
 #include "base/mersenne.h"
 #include "base/time.h"
 #include "light/ops/move.h"

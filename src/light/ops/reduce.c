@@ -1,8 +1,8 @@
-/* light/ops/reduce.c - reductions over axes: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1, ReduceL2,
- * ReduceLogSum, ReduceLogSumExp, ReduceSumSquare. Source: ONNX op texts, opsets 1 to 20.
+/* light/ops/reduce.c - reductions over axes: ReduceSum, ReduceMean, ReduceMax, ReduceMin, ReduceProd, ReduceL1,
+ * ReduceL2, ReduceLogSum, ReduceLogSumExp, ReduceSumSquare. Source: ONNX op texts, opsets 1 to 20.
  *
- * Axes are an attribute in early opsets and an input later. Floats accumulate in float64, integers in 64 bits (wrapping);
- * float16 and bfloat16 are widened first and rounded once. An empty set gives the neutral element. */
+ * Axes are an attribute in early opsets and an input later. Floats accumulate in float64, integers in 64 bits
+ * (wrapping); float16 and bfloat16 are widened first and rounded once. An empty set gives the neutral element. */
 #include "light/op.h"
 #include "tensor/half.h"
 

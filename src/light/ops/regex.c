@@ -1,6 +1,6 @@
-/* light/ops/regex.c - see regex.h: the pattern becomes a program for a set of threads that read the text in step (Thompson,
- * "Regular expression search algorithm", 1968; Cox, "Regular expression matching: the virtual machine approach", 2009).
- * Source of the syntax: RE2's documentation. Named Unicode classes (\p) are not there. */
+/* light/ops/regex.c - see regex.h: the pattern becomes a program for a set of threads that read the text in step
+ * (Thompson, "Regular expression search algorithm", 1968; Cox, "Regular expression matching: the virtual machine
+ * approach", 2009). Source of the syntax: RE2's documentation. Named Unicode classes (\p) are not there. */
 #include "light/ops/regex.h"
 
 #include "base/utf8.h"
@@ -478,8 +478,8 @@ static bool holds(const matcher *m, code edge) {
     }
 }
 
-/* All that can be reached from `at` without reading. Each instruction is pushed at most twice: by what precedes it and by a
- * jump to it is once seen. */
+/* All that can be reached from `at` without reading. Each instruction is pushed at most twice: by what precedes it and
+ * by a jump to it is once seen. */
 static void follow(matcher *m, threads *to, uint32_t at) {
     uint32_t n = 0;
     m->stack[n++] = at;

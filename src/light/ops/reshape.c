@@ -1,6 +1,6 @@
 /* light/ops/reshape.c - ops that change only the shape: Reshape, Flatten, Squeeze, Unsqueeze. The output is a view.
- * Source: ONNX op texts. Lists that were attributes in early opsets (Reshape-1, Squeeze-1, Unsqueeze-1) and inputs later
- * are read from wherever they are. */
+ * Source: ONNX op texts. Lists that were attributes in early opsets (Reshape-1, Squeeze-1, Unsqueeze-1) and inputs
+ * later are read from wherever they are. */
 #include "light/op.h"
 
 typedef struct reshape_state {

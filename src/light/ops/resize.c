@@ -1,5 +1,6 @@
 /* light/ops/resize.c - Resize and Upsample. Source: ONNX op texts of Resize-10 to -19, Upsample-1 to -9.
- * Before opset 11 there is one way: positions are divided by the scale, and nearest rounds down, or up where the size shrinks. */
+ * Before opset 11 there is one way: positions are divided by the scale, and nearest rounds down,
+ * or up where the size shrinks. */
 #include "light/ops/resize.h"
 
 #include "light/ops/move.h"

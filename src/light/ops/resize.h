@@ -1,4 +1,5 @@
-/* light/ops/resize.h - resampling along axes: what Resize and Upsample share. Source: ONNX op texts of Resize-10 to -19. */
+/* light/ops/resize.h - resampling along axes: what Resize and Upsample share. Source: ONNX
+ * op texts of Resize-10 to -19. */
 #ifndef TD_LIGHT_OPS_RESIZE_H
 #define TD_LIGHT_OPS_RESIZE_H
 

@@ -1,8 +1,8 @@
 /* light/ops/resize_run.c - resampling axis by axis, see resize.h.
  *
- * Along each axis an output is a weighted sum of a few inputs; indices outside are those of the edge. Nearest has one input, and
- * moves elements of any type. Others go axis by axis, those that shrink first, in float32, or float64 for types that
- * float32 does not hold. Coordinates are computed in float32, as ONNX Runtime does: at halves it matters. */
+ * Along each axis an output is a weighted sum of a few inputs; indices outside are those of the edge. Nearest has one
+ * input, and moves elements of any type. Others go axis by axis, those that shrink first, in float32, or float64 for
+ * types that float32 does not hold. Coordinates are computed in float32, as ONNX Runtime does: at halves it matters. */
 #include "light/ops/move.h"
 #include "light/ops/resize.h"
 #include "tensor/half.h"

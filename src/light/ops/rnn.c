@@ -1,7 +1,7 @@
 /* light/ops/rnn.c - RNN, GRU, LSTM. Source: ONNX op texts of RNN-1 to -22, GRU-1 to -22, LSTM-1 to -22.
  *
- * float32 runs on the product kernels with W and R packed; float16 and bfloat16 keep their weights and pass everything else
- * through float32; float64 is plain loops. */
+ * float32 runs on the product kernels with W and R packed; float16 and bfloat16 keep their weights and pass everything
+ * else through float32; float64 is plain loops. */
 #include "light/ops/rnn.h"
 
 #include "light/ops/product.h"

@@ -1,7 +1,8 @@
 /* light/ops/rnn.h - recurrent layers: what RNN, GRU, LSTM and the quantised LSTM share. Source: ONNX op texts.
  *
- * A layer is two steps. The inputs of all times are multiplied by W at once, which gives a row of gates per time and batch item;
- * then time runs, and each step adds the hidden state times R to its row and turns that into a new state. */
+ * A layer is two steps. The inputs of all times are multiplied by W at once, which gives a row of gates
+ * per time and batch item; then time runs, and each step adds the hidden state times R to its row and
+ * turns that into a new state. */
 #ifndef TD_LIGHT_OPS_RNN_H
 #define TD_LIGHT_OPS_RNN_H
 
@@ -89,8 +90,8 @@ typedef struct td_rnn_sizes {
 } td_rnn_sizes;
 td_rnn_sizes td_rnn_sizes_of(const td_rnn *rnn, const td_shape *x, int64_t hidden);
 
-/* Everything around the recurrence, in type float or double: states in and out, places in Y, both directions at once if there
- * are threads. `x`, `r` belong to direction d. */
+/* Everything around the recurrence, in type float or double: states in and out, places in Y, both directions at once if
+ * there are threads. `x`, `r` belong to direction d. */
 typedef struct td_rnn_layer {
     const td_rnn *rnn;
     td_rnn_sizes sizes;

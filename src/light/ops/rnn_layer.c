@@ -177,7 +177,8 @@ typedef struct frame {
     td_rnn_job jobs[2];
 } frame;
 
-/* [directions, batch, hidden], or batch first, from or to one direction's [batch, hidden]; the whole tensor may be NULL: 0. */
+/* [directions, batch, hidden], or batch first, from or to one direction's [batch, hidden]; the
+ * whole tensor may be NULL: 0. */
 static void move_state(const td_rnn_sizes *s, size_t bytes, int direction, void *whole, void *part, bool out) {
     size_t row = (size_t)s->hidden * bytes;
     for (int64_t b = 0; b < s->batch; b++) {

@@ -1,5 +1,6 @@
-/* light/ops/rnn_quant.c - com.microsoft DynamicQuantizeLSTM: an LSTM with 8-bit weights, whose inputs are quantised as they come,
- * X as a whole and the hidden states of a step as a whole. Source: onnxruntime docs/ContribOperators.md, release 1.31.
+/* light/ops/rnn_quant.c - com.microsoft DynamicQuantizeLSTM: an LSTM with 8-bit weights, whose inputs are quantised
+ * as they come, X as a whole and the hidden states of a step as a whole. Source: onnxruntime
+ * docs/ContribOperators.md, release 1.31.
  *
  * W is [directions, input, 4 * hidden] and R alike: already the right side of a product. */
 #include "light/ops/dynamic_quantize.h"

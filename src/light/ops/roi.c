@@ -1,5 +1,6 @@
-/* light/ops/roi.c - RoiAlign and MaxRoiPool: regions of planes, cut into bins of one size. Source: ONNX op texts of RoiAlign-10 to
- * -22, MaxRoiPool-1 and -22; for what the texts leave open, ONNX's reference implementation and ONNX Runtime. */
+/* light/ops/roi.c - RoiAlign and MaxRoiPool: regions of planes, cut into bins of one size. Source: ONNX op
+ * texts of RoiAlign-10 to -22, MaxRoiPool-1 and -22; for what the texts leave open, ONNX's reference
+ * implementation and ONNX Runtime. */
 #include "light/op.h"
 #include "tensor/half.h"
 

@@ -1,9 +1,9 @@
-/* light/ops/rotary.c - RotaryEmbedding of ai.onnx (opset 23) and of com.microsoft, MRotaryEmbedding. Source: the ONNX op text;
- * onnxruntime docs/ContribOperators.md, release 1.31.
+/* light/ops/rotary.c - RotaryEmbedding of ai.onnx (opset 23) and of com.microsoft, MRotaryEmbedding. Source: the ONNX
+ * op text; onnxruntime docs/ContribOperators.md, release 1.31.
  *
- * X is [batch, heads, sequence, head] or [batch, sequence, heads * head]. The first rotary_embedding_dim values of a head
- * (0: all) are turned in pairs, the rest is copied. float16 and bfloat16 pass through float32. MRotaryEmbedding has three positions
- * a token (time, height, width), and each pair of values turns by the angle of one of them. */
+ * X is [batch, heads, sequence, head] or [batch, sequence, heads * head]. The first rotary_embedding_dim values of a
+ * head (0: all) are turned in pairs, the rest is copied. float16 and bfloat16 pass through float32. MRotaryEmbedding
+ * has three positions a token (time, height, width), and each pair of values turns by the angle of one of them. */
 #include "kernels/rows_f32.h"
 #include "light/op.h"
 #include "tensor/half.h"

@@ -1,7 +1,7 @@
 /* light/ops/scan.c - Scan. Source: ONNX op texts. Body: states, slices of the scan inputs -> states, scan outputs.
  *
- * Version 8 has a batch in front of everything (states [batch, ...], scan inputs and outputs [batch, sequence, ...]) and
- * lengths per batch row: it is run as one scan a row. A scan of one step copies nothing. */
+ * Version 8 has a batch in front of everything (states [batch, ...], scan inputs and outputs [batch, sequence, ...])
+ * and lengths per batch row: it is run as one scan a row. A scan of one step copies nothing. */
 #include "base/alloc.h"
 #include "light/body.h"
 #include "light/ops/move.h"

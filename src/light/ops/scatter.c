@@ -1,8 +1,8 @@
-/* light/ops/scatter.c - Scatter, ScatterElements, ScatterND, TensorScatter: a copy of the data with some elements replaced by
- * updates, or combined with them. Source: ONNX op texts.
+/* light/ops/scatter.c - Scatter, ScatterElements, ScatterND, TensorScatter: a copy of the data with some elements
+ * replaced by updates, or combined with them. Source: ONNX op texts.
  *
- * Where the output lies in the data's memory (a cache of fixed capacity that is both input and output) nothing is copied.
- * Indices are all checked before anything is written, so that a failure leaves such a cache as it was. */
+ * Where the output lies in the data's memory (a cache of fixed capacity that is both input and output) nothing is
+ * copied. Indices are all checked before anything is written, so that a failure leaves such a cache as it was. */
 #include "light/ops/combine.h"
 #include "light/ops/index.h"
 #include "light/ops/move.h"

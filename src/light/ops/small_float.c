@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-/* What lies beyond the largest value of a small float: from `over` on (or above it, if not `inclusive`: the tie rounds to
- * the even largest code) a value is out of range and becomes `code` with its sign. */
+/* What lies beyond the largest value of a small float: from `over` on (or above it, if not `inclusive`: the tie rounds
+ * to the even largest code) a value is out of range and becomes `code` with its sign. */
 typedef struct float_limit {
     td_dtype dtype;
     double over;

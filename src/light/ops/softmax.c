@@ -1,6 +1,6 @@
-/* light/ops/softmax.c - Softmax and LogSoftmax. Source: ONNX op texts of Softmax-1, -11, -13 and LogSoftmax-1, -11, -13.
- * Until opset 12 the input is seen as a matrix split at `axis` and a row is all that follows; since opset 13 a row runs along
- * `axis` alone. float16 and bfloat16 pass through float32; float64 is computed in float64. */
+/* light/ops/softmax.c - Softmax and LogSoftmax. Source: ONNX op texts of Softmax-1, -11, -13 and LogSoftmax-1, -11,
+ * -13. Until opset 12 the input is seen as a matrix split at `axis` and a row is all that follows; since opset 13 a row
+ * runs along `axis` alone. float16 and bfloat16 pass through float32; float64 is computed in float64. */
 #include "kernels/rows_f32.h"
 #include "light/op.h"
 #include "tensor/half.h"

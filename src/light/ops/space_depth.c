@@ -1,5 +1,5 @@
-/* light/ops/space_depth.c - DepthToSpace, SpaceToDepth, CenterCropPad: moving blocks of elements of any type. Source: ONNX op
- * texts of DepthToSpace-1 to -13, SpaceToDepth-1 to -13, CenterCropPad-18. */
+/* light/ops/space_depth.c - DepthToSpace, SpaceToDepth, CenterCropPad: moving blocks of elements of any type. Source:
+ * ONNX op texts of DepthToSpace-1 to -13, SpaceToDepth-1 to -13, CenterCropPad-18. */
 #include "light/ops/move.h"
 
 #include <string.h>

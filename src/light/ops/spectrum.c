@@ -1,5 +1,5 @@
-/* light/ops/spectrum.c - HannWindow, HammingWindow, BlackmanWindow, MelWeightMatrix: tables for spectra, made from a few numbers.
- * Source: ONNX op texts, and for the mel edges ONNX's reference implementation. */
+/* light/ops/spectrum.c - HannWindow, HammingWindow, BlackmanWindow, MelWeightMatrix: tables for spectra, made from a
+ * few numbers. Source: ONNX op texts, and for the mel edges ONNX's reference implementation. */
 #include "light/op.h"
 #include "tensor/half.h"
 

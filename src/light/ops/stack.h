@@ -14,8 +14,8 @@ typedef struct td_stack {
 
 /* Before an iteration: where slice `at` is to lie, if that can be told to the body. at < room. */
 void td_stack_bind(const td_stack *s, td_body_run *b, int64_t at);
-/* After an iteration: slice `at` is what the body left. The first one gets `room` slices of memory; later ones beyond it grow
- * it (axis 0 only). */
+/* After an iteration: slice `at` is what the body left. The first one gets `room` slices of memory; later ones
+ * beyond it grow it (axis 0 only). */
 treadle_status td_stack_put(td_stack *s, td_run *r, td_body_run *b, int64_t at, int64_t room);
 /* The node's output is as long as what was put. `type`: of the output as known at open, for no slices at all. */
 treadle_status td_stack_end(td_stack *s, td_run *r, const td_value *type);

@@ -1,6 +1,7 @@
 /* light/ops/strings.c - StringConcat, StringSplit, StringNormalizer. Sources: ONNX op texts.
- * A string is a td_str; bytes that are new lie in memory that lasts until the next run of the context. Case is changed for
- * ASCII letters and those of Latin-1, Greek and Cyrillic that have a fixed distance; other letters stay as they are. */
+ * A string is a td_str; bytes that are new lie in memory that lasts until the next run of the context.
+ * Case is changed for ASCII letters and those of Latin-1, Greek and Cyrillic that have a fixed distance;
+ * other letters stay as they are. */
 #include "base/utf8.h"
 #include "light/op.h"
 

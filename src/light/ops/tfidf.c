@@ -1,5 +1,6 @@
-/* light/ops/tfidf.c - TfIdfVectorizer: how often each n-gram of a pool occurs in a row, with up to max_skip_count tokens left
- * out between its tokens. Source: ONNX op text; of its examples, single tokens count once whatever the skips. */
+/* light/ops/tfidf.c - TfIdfVectorizer: how often each n-gram of a pool occurs in a row, with up to
+ * max_skip_count tokens left out between its tokens. Source: ONNX op text; of its examples, single tokens
+ * count once whatever the skips. */
 #include "light/op.h"
 #include "tensor/half.h"
 

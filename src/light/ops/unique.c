@@ -1,7 +1,8 @@
 /* light/ops/unique.c - Unique: the different elements, or slices along an axis, of a tensor. Source: ONNX op text.
  *
- * The items are sorted by index (merge sort, which keeps the order of equal ones); runs of equal ones are the unique items,
- * in that order or, if sorted is 0, in the order of their first occurrence. Slices are compared element by element. */
+ * The items are sorted by index (merge sort, which keeps the order of equal ones); runs of equal ones are
+ * the unique items, in that order or, if sorted is 0, in the order of their first occurrence. Slices are
+ * compared element by element. */
 #include "light/ops/keys.h"
 #include "light/ops/move.h"
 

@@ -1,5 +1,5 @@
-/* light/ops/unpool.c - MaxUnpool and Col2Im: what windows took apart is put back. Source: ONNX op texts of MaxUnpool-9 to -22,
- * Col2Im-18. */
+/* light/ops/unpool.c - MaxUnpool and Col2Im: what windows took apart is put back. Source: ONNX op texts of
+ * MaxUnpool-9 to -22, Col2Im-18. */
 #include "light/ops/move.h"
 #include "light/ops/window.h"
 #include "tensor/half.h"

@@ -55,7 +55,8 @@ const td_op_impl td_op_where = {.state_bytes = sizeof(where_state),
                                 .run = where_run,
                                 .flags = TD_OP_ANY_STRIDE};
 
-/* --- Clip: bounds are attributes up to opset 10, scalar inputs later. A lower bound above the upper one: the upper one. */
+/* --- Clip: bounds are attributes up to opset 10, scalar inputs later. A lower bound above
+ * the upper one: the upper one. */
 typedef struct clip_bounds {
     double low, high;
     int64_t low_int, high_int;
@@ -137,8 +138,8 @@ const td_op_impl td_op_clip = {.state_bytes = sizeof(clip_state),
                                .flags = TD_OP_INPLACE,
                                .strided_inputs = 1};
 
-/* --- Pow: the exponent may have another type than the base, whose type the result has. Integers to integer powers are exact and
- * wrap; all else goes through double, float32 to float32 through its own function. */
+/* --- Pow: the exponent may have another type than the base, whose type the result has. Integers to integer powers are
+ * exact and wrap; all else goes through double, float32 to float32 through its own function. */
 typedef struct pow_state {
     td_dtype base, exponent;
 } pow_state;

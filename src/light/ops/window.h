@@ -26,11 +26,12 @@ typedef struct td_windows {
     int64_t begin[TD_WINDOW_DIMS], end[TD_WINDOW_DIMS];
 } td_windows;
 
-/* Reads the attributes that the op has. Values are checked to be at most 2^31, so sums and products of two do not overflow. */
+/* Reads the attributes that the op has. Values are checked to be at most 2^31, so sums and
+ * products of two do not overflow. */
 treadle_status td_window_prepare(td_prepare *p, td_window *out);
 
-/* The output's spatial sizes for x: out->dims[2 ...] and rank; unknown ones where x's are. `kernel` [n] if not by attribute
- * (entries may be unknown), else NULL. */
+/* The output's spatial sizes for x: out->dims[2 ...] and rank; unknown ones where x's are. `kernel` [n] if not by
+ * attribute (entries may be unknown), else NULL. */
 treadle_status td_window_infer(td_infer *in, const td_window *w, const td_shape *x, const int64_t *kernel,
                                td_shape *out);
 

@@ -1,5 +1,5 @@
-/* pass/fold.c - constant folding: a node whose inputs are all constants is run at open, and Shape of a fully known shape
- * needs no running. Results larger than their inputs are kept only if small: weights are not to be unpacked. */
+/* pass/fold.c - constant folding: a node whose inputs are all constants is run at open, and Shape of a fully known
+ * shape needs no running. Results larger than their inputs are kept only if small: weights are not to be unpacked. */
 #include "base/alloc.h"
 #include "light/pass.h"
 

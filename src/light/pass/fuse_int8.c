@@ -7,8 +7,8 @@
  *
  *     Add(MatMul(DequantizeLinear(a, scale_a, za), DequantizeLinear(b, scale_b, zb)), bias)
  *
- * with constant b, the statically quantised ones: the same node, whose sums are exact where those of MatMul are rounded.
- * scale_a is one number, scale_b and bias, if any, constants of one number or of one for each column. */
+ * with constant b, the statically quantised ones: the same node, whose sums are exact where those of MatMul are
+ * rounded. scale_a is one number, scale_b and bias, if any, constants of one number or of one for each column. */
 #include "light/pass.h"
 
 #include <string.h>

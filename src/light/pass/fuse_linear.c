@@ -1,12 +1,12 @@
-/* pass/fuse_linear.c - products with quantised weights that read the same activations become one node: these are quantised
- * once, and one parallel region covers all (q, k, v); silu(gate) * up needs no pass of its own over memory.
+/* pass/fuse_linear.c - products with quantised weights that read the same activations become one node: these are
+ * quantised once, and one parallel region covers all (q, k, v); silu(gate) * up needs no pass of its own over memory.
  *
  *   SwiGLU   Mul(act, up), act = Mul(gate, Sigmoid(gate)), Swish(gate) or QuickGelu(gate) with alpha 1; gate and up are
  *            products of one input and equal shape
  *   group    up to four products of one input
  *
- * Fused products are the original ones: same packed weights, same kernel, so a group gives the same bits; SwiGLU differs by
- * float rounding. */
+ * Fused products are the original ones: same packed weights, same kernel, so a group gives the same bits;
+ * SwiGLU differs by float rounding. */
 #include "light/ops/quant_linear.h"
 #include "light/pass.h"
 
@@ -206,7 +206,8 @@ static treadle_status try_swiglu(td_pass_ctx *p, size_t at) {
     return TREADLE_OK;
 }
 
-/* The products that read what nodes.items[at] reads, with it, in its place. All are ready there: they need nothing else. */
+/* The products that read what nodes.items[at] reads, with it, in its place. All are ready
+ * there: they need nothing else. */
 static treadle_status try_group(td_pass_ctx *p, size_t at) {
     td_graph *g = p->graph;
     td_node *parts[MAX_GROUP] = {g->nodes.items[at]};

@@ -1,12 +1,14 @@
-/* pass/linear.c - linear maps by constant weights: MatMul (or a plain Gemm) whose B is a constant behind Transpose or Cast, and
- * the Add of a constant bias behind it, become one node.
+/* pass/linear.c - linear maps by constant weights: MatMul (or a plain Gemm) whose B is a constant behind Transpose or
+ * Cast, and the Add of a constant bias behind it, become one node.
  *
- * The weights are packed from the constant itself: float16 and bfloat16 stay as they are and are widened in the kernel, a
- * transposed matrix is never made. Bits are those of the nodes apart: widening is exact, and the kernel adds the bias last. */
+ * The weights are packed from the constant itself: float16 and bfloat16 stay as they are and are widened in
+ * the kernel, a transposed matrix is never made. Bits are those of the nodes apart: widening is exact, and
+ * the kernel adds the bias last. */
 #include "light/ops/product.h"
 #include "light/pass.h"
 
-/* --- the op: A float32 [..., k], W a matrix, bias float32 [n] or absent; attribute transposed: W is [n, k], else [k, n] */
+/* --- the op: A float32 [..., k], W a matrix, bias float32 [n] or absent; attribute
+ * transposed: W is [n, k], else [k, n] */
 
 enum { IN_A, IN_W, IN_BIAS, N_INPUTS };
 

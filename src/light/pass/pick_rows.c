@@ -1,5 +1,5 @@
-/* pass/pick_rows.c - logits of few positions (td_light_pick_rows): an output [batch, seq, ...] that is made by row-wise ops
- * needs of their operands only the rows that are asked for.
+/* pass/pick_rows.c - logits of few positions (td_light_pick_rows): an output [batch, seq, ...] that is made by row-wise
+ * ops needs of their operands only the rows that are asked for.
  *
  * From the output backwards the pass grows a region of row-wise nodes whose results nobody else reads, and cuts the
  * values that enter it: a PickRows node passes them on as they are, or, when the ctx has positions, only these. */

@@ -1,7 +1,7 @@
 /* template/attributes.c - owner.name of everything: methods of dicts, lists, numbers, bytes; loops, macros, cyclers.
  *
- * What modifies a list or dict, and what Python keeps between double underscores, exists but may not be touched: it is an
- * undefined that raises SecurityError when used. */
+ * What modifies a list or dict, and what Python keeps between double underscores, exists but may not be touched: it is
+ * an undefined that raises SecurityError when used. */
 #include "text/template/ast.h"
 #include "text/template/unicode.h"
 

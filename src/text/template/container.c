@@ -1,9 +1,9 @@
 /* template/container.c - lists, dicts, what comes from JSON, and access by item, attribute and slice.
  *
- * Dicts keep the order of insertion; small ones are searched in a row, larger ones have an index by hash. Access follows
- * the sandboxed environment: owner.name prefers attributes (methods) over items, owner['name'] items over attributes; what
- * is missing is undefined, what would modify a list or dict or shows Python's inside is an undefined that raises
- * SecurityError when touched. */
+ * Dicts keep the order of insertion; small ones are searched in a row, larger ones have an index by hash. Access
+ * follows the sandboxed environment: owner.name prefers attributes (methods) over items, owner['name'] items over
+ * attributes; what is missing is undefined, what would modify a list or dict or shows Python's inside is an undefined
+ * that raises SecurityError when touched. */
 #include "text/template/value.h"
 
 #include "base/map.h"

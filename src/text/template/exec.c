@@ -305,8 +305,8 @@ static bool exec_for(td_tpl *r, td_frame *f, const td_node *n) {
 
 /* --- statements that make a scope --- */
 
-/* The text of a body run in a scope of its own, through the filters of n->a if it has some. TD_V_MISSING: a loop control
- * left the body, and the text with it. */
+/* The text of a body run in a scope of its own, through the filters of n->a if it has some. TD_V_MISSING: a loop
+ * control left the body, and the text with it. */
 static td_val captured_scope(td_tpl *r, td_frame *f, const td_node *n) {
     td_frame *inner = td_frame_enter(r, f, n->scope);
     if (!inner) return td_v_error();

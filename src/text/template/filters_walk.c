@@ -1,5 +1,5 @@
-/* template/filters_walk.c - filters that are generators: each item is made when asked for, and only once, so that a fault
- * in an item nobody asks for stays silent, as in Jinja2. */
+/* template/filters_walk.c - filters that are generators: each item is made when asked for, and only once, so that a
+ * fault in an item nobody asks for stays silent, as in Jinja2. */
 #include "text/template/filters.h"
 #include "text/template/unicode.h"
 

@@ -63,9 +63,9 @@ typedef TD_VEC(td_tpl_token) td_tpl_tokens;
 
 const char *td_tpl_token_text(td_tpl_token_kind kind);
 
-/* Splits source, which must be valid UTF-8 and outlive the tokens, as new text does in the arena. The list always ends in
- * an EOF or ERROR token: a fault in the text is reported when the parser gets there, since what it finds before that comes
- * first. Fails only for lack of memory. */
+/* Splits source, which must be valid UTF-8 and outlive the tokens, as new text does in the arena. The list always ends
+ * in an EOF or ERROR token: a fault in the text is reported when the parser gets there, since what it finds before that
+ * comes first. Fails only for lack of memory. */
 treadle_status td_tpl_lex(td_str source, td_arena *arena, td_tpl_tokens *out, treadle_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* template/methods_string.c - the methods of Python's str that look, cut and convert; splitting is in methods_split.c. */
+/* template/methods_string.c - the methods of Python's str that look, cut and convert; splitting is in
+ * methods_split.c. */
 #include "text/template/methods.h"
 #include "text/template/unicode.h"
 

@@ -1,7 +1,7 @@
 /* template/parse_expr.c - expressions, by recursive descent with Jinja2's precedence.
  *
- * From loose to tight: if-else, or, and, not, comparisons and in, + -, ~, * / // %, ** (from the left, and looser than a
- * sign: -2 ** 2 is 4), signs, then subscripts, calls, filters and tests. */
+ * From loose to tight: if-else, or, and, not, comparisons and in, + -, ~, * / // %, ** (from the left, and looser than
+ * a sign: -2 ** 2 is 4), signs, then subscripts, calls, filters and tests. */
 #include "text/template/parser.h"
 
 static td_node *parse_condition(td_parser *p);

@@ -1,7 +1,7 @@
 /* template/parser.c - statements: tokens to a tree.
  *
- * The first fault ends parsing; its wording and line are Jinja2's. A fault that the lexer left in the token list surfaces
- * when its token becomes the current one. */
+ * The first fault ends parsing; its wording and line are Jinja2's. A fault that the lexer left in the token list
+ * surfaces when its token becomes the current one. */
 #include "text/template/parser.h"
 
 #include "base/alloc.h"

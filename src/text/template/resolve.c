@@ -1,10 +1,10 @@
 /* template/resolve.c - binds every name of a template to a slot of a scope.
  *
- * Jinja2 decides at compile time where a name lives, and that shows: a name that a scope assigns anywhere is that scope's
- * own, starting as the outer scope's value if an outer scope knows the name, as the context's if it is read or assigned
- * under a condition first, else as nothing. So each scope is declared as a whole (declare_*, which stops at inner scopes),
- * then its statements are bound, inner scopes recursively (bind_*). Loops, macros, with, block sets, filter and call blocks
- * make scopes; `if` does not.
+ * Jinja2 decides at compile time where a name lives, and that shows: a name that a scope assigns anywhere is that
+ * scope's own, starting as the outer scope's value if an outer scope knows the name, as the context's if it is read or
+ * assigned under a condition first, else as nothing. So each scope is declared as a whole (declare_*, which stops at
+ * inner scopes), then its statements are bound, inner scopes recursively (bind_*). Loops, macros, with, block sets,
+ * filter and call blocks make scopes; `if` does not.
  *
  * On the way unknown filters and tests are refused, except directly under an `if`, where Jinja2 waits until they are
  * reached, and loop controls outside loops. */

@@ -1,6 +1,7 @@
 /* template/template.c - the public face: parse, render, free.
  *
- * A render runs in the "C" locale of its own thread, so that numbers and dates read the same whatever the host has set. */
+ * A render runs in the "C" locale of its own thread, so that numbers and dates read the same whatever the host has
+ * set. */
 #include "text/template.h"
 
 #include "base/alloc.h"

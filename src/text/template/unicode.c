@@ -1,8 +1,8 @@
 /* template/unicode.c - character classes, case and the walk over characters.
  *
- * The tables are those of the Unicode version that Python 3.11 has, since templates are written against Python. The final
- * sigma rule is Unicode's SpecialCasing: a capital sigma is a final one after a cased letter and before none, looking
- * through case-ignorable characters. */
+ * The tables are those of the Unicode version that Python 3.11 has, since templates are written against Python. The
+ * final sigma rule is Unicode's SpecialCasing: a capital sigma is a final one after a cased letter and before none,
+ * looking through case-ignorable characters. */
 #include "text/template/unicode.h"
 
 #include "base/compiler.h"

@@ -34,7 +34,8 @@ size_t td_tpl_uni_offset(td_str text, size_t n_chars); /* byte offset of the n-t
 
 td_str td_tpl_uni_strip_space(td_str text, bool left, bool right);
 
-/* Whole-text conversions of str.lower() (with the final sigma), upper(), title(), capitalize(), swapcase(), casefold(). */
+/* Whole-text conversions of str.lower() (with the final sigma), upper(), title(), capitalize(), swapcase(),
+ * casefold(). */
 void td_tpl_uni_lower(td_str text, td_buf *out);
 void td_tpl_uni_upper(td_str text, td_buf *out);
 void td_tpl_uni_title(td_str text, td_buf *out);

@@ -143,9 +143,9 @@ td_val td_v_take_buf(td_tpl *r, td_buf *buf) {
     return v;
 }
 
-/* Accumulating in a loop, ns.text = ns.text ~ x, would copy the whole text each time. So a joined string gets spare room
- * behind it, and as long as it is still the last thing there, the next join only adds the new bytes: the old string stays
- * what it was, since strings know their length. */
+/* Accumulating in a loop, ns.text = ns.text ~ x, would copy the whole text each time. So a joined string gets spare
+ * room behind it, and as long as it is still the last thing there, the next join only adds the new bytes: the old
+ * string stays what it was, since strings know their length. */
 td_val td_v_concat(td_tpl *r, td_val a, td_val b) {
     if (!b.n || !a.n) {
         td_val whole = b.n ? b : a;
