@@ -511,6 +511,124 @@ def mrotary():
         one("mixed_" + end, [3, 3, 2], mrope_layout=1, dtype=dtype)
 
 
+def moe_shapes(c, tokens, hidden, inner, experts, fused, third, bias, dtype):
+    fan = [(2 if fused else 1) * inner, hidden], [hidden, inner], [inner, hidden]
+    pieces = [c.f(*tokens, hidden, dtype=dtype), c.f(int(np.prod(tokens)), experts, dtype=dtype, scale=2)]
+    return pieces, [(c.f(experts, n, k, dtype=dtype, scale=1 / k**0.5), c.f(experts, n, dtype=dtype) if bias else None) for n, k in fan[: 3 if third else 2]]
+
+
+def experts_by_hand(x, scores, fc, k, activation, fusion=0, normalise=False, sparse=False, mixing=None):
+    """What ONNX Runtime's CPU leaves out: SwiGLU in halves or in two matrices, a third matrix, SparseMixer (after Phi-3.5-MoE in transformers)."""
+    rows, y = x.reshape(-1, x.shape[-1]).astype(np.float64), np.zeros((x.size // x.shape[-1], x.shape[-1]))
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))
+    for t, row in enumerate(rows):
+        s = scores[t].astype(np.float64)
+        top = np.argsort(-s, kind="stable")[:k]
+        weights = (np.exp(s - s.max()) / np.exp(s - s.max()).sum() if mixing is None else mixing[t])[top]
+        if sparse:
+            weights = []
+            for j, e in enumerate(top):
+                free = np.array([i not in top[:j] for i in range(len(s))])
+                near = free & ~((s[e] - s) / np.maximum(np.abs(s), s[e]) > 0.02)
+                weights.append(np.exp(s[e]) / np.exp(s[near]).sum())
+        for e, weight in zip(top, np.asarray(weights) / (np.sum(weights) if normalise else 1)):
+            out = [w[e].astype(np.float64) @ row + (0 if b is None else b[e]) for w, b in (fc[0], *fc[2:])]
+            half = len(out[0]) // 2
+            gate, linear = (out[0][:half], out[0][half:]) if fusion == 2 else (out[0][0::2], out[0][1::2]) if fusion == 1 else (out[0], out[1])
+            inner = (gate * sigmoid(gate) if activation in ("silu", "swiglu") else np.maximum(gate, 0)) * linear
+            y[t] += weight * (fc[1][0][e].astype(np.float64) @ inner + (0 if fc[1][1] is None else fc[1][1][e]))
+    return y.reshape(x.shape).astype(x.dtype)
+
+
+def quantised(c, shape, bits, block, zeros):
+    """Codes, scales, zero points of weights [experts, n, k] as QMoE has them, and the weights that they stand for."""
+    count, n, k = shape
+    across = block or k
+    middle = 2 ** (bits - 1)
+    codes = c.ints(0, 2 * middle, count, n, k // across, across)
+    scales = np.abs(c.f(count, n, k // across, scale=2 / (middle * k**0.5))) + np.float32(1e-3)
+    points = c.ints(middle - 1, middle + 2, count, n, k // across) if zeros else np.full((count, n, k // across), middle)
+    weights = ((codes - points[..., None]) * scales[..., None]).reshape(shape)
+    fold = lambda a: sum((np.pad(a, [(0, 0)] * (a.ndim - 1) + [(0, -a.shape[-1] % (8 // bits))])[..., i :: 8 // bits] << bits * i) for i in range(8 // bits)).astype(np.uint8)
+    if not block:
+        scales, points = scales[..., 0], points[..., 0]
+    return fold(codes.reshape(shape)), scales, fold(points) if zeros else None, weights
+
+
+def qmoe():
+    def one(name, tokens=(2, 4), hidden=64, inner=32, experts=3, k=2, bits=(4, 4, 4), block=32, zeros=False, third=False, bias=True, mixing=False, by_hand=None,
+            dtype=F32, activation_type="swiglu", **more):
+        c = Case("qmoe_" + name)
+        fused = activation_type == "swiglu" and not third
+        more.setdefault("normalize_routing_weights", 1)
+        if fused:
+            more.setdefault("swiglu_fusion", 1)
+        x, scores = c.f(*tokens, hidden, dtype=dtype), c.f(int(np.prod(tokens)), experts, dtype=dtype, scale=2)
+        fan = [((2 if fused else 1) * inner, hidden), (hidden, inner), (inner, hidden)][: 3 if third else 2]
+        parts = [quantised(c, (experts, *shape), bits[i], block, zeros) for i, shape in enumerate(fan)]
+        biases = [c.f(experts, shape[0], dtype=dtype) if bias else None for shape in fan]
+        inputs = [x, scores]
+        for (codes, scales, _, _), b in zip(parts, biases):
+            inputs += [codes, scales.astype(dtype) if dtype == BF16 else scales, b]
+        inputs += [None] * (11 - len(inputs)) + [p[2] for p in parts] + [None] * (3 - len(parts))
+        inputs.append(np.abs(c.f(len(scores), experts, dtype=dtype)) if mixing else None)
+        inputs += [None]
+        for i, wide in enumerate(bits[: len(parts)]):
+            if wide != bits[0]:
+                more[f"fc{i + 1}_expert_weight_bits"] = wide
+        want = None
+        if by_hand:
+            want = [experts_by_hand(x, scores, [(p[3], b) for p, b in zip(parts, biases)], k, activation_type, more.get("swiglu_fusion", 0),
+                                    more["normalize_routing_weights"], mixing=inputs[14])]
+        constant = [f"in_{i}" for i, a in enumerate(inputs[:14]) if i > 1 and a is not None and i not in (4, 7, 10)]
+        c.write("QMoE", inputs, k=k, expert_weight_bits=bits[0], constants=constant, want=want, activation_type=activation_type,
+                **({"block_size": block} if block else {}), **more)
+
+    one("blocks")
+    one("blocks_zeros", zeros=True, block=16, inner=48, by_hand=True)
+    one("rows", block=0)
+    one("rows_zeros", block=0, zeros=True, inner=20, by_hand=True)
+    one("bytes", bits=(8, 8), block=0)
+    one("bytes_zeros", bits=(8, 8), zeros=True, by_hand=True)
+    one("bits_2", bits=(2, 2), by_hand=True)
+    one("bits_mixed", bits=(4, 8), by_hand=True)
+    one("limit", activation_alpha=1.702, activation_beta=1.0, swiglu_limit=0.5)
+    one("halves", swiglu_fusion=2, by_hand=True)
+    one("third", third=True, by_hand=True, bits=(4, 4, 8), bias=False)
+    one("third_silu", third=True, activation_type="silu", by_hand=True, zeros=True)
+    one("relu", activation_type="relu", inner=22, block=0)
+    one("mixing", mixing=True, normalize_routing_weights=0)
+    one("mixing_normalised", mixing=True)
+    one("not_normalised", normalize_routing_weights=0, by_hand=True)  # ONNX Runtime's CPU does so all the same
+    one("many_tokens", tokens=(280,), hidden=32, inner=16, block=16, experts=2, k=1, bias=False, by_hand=True)
+    one("f16", dtype=F16)
+
+
+def moe():
+    def one(name, tokens=(2, 5), hidden=12, inner=20, experts=5, k=2, fusion=0, third=False, bias=True, dtype=F32, want=None, constants=(), **more):
+        c = Case("moe_" + name)
+        inputs, fc = moe_shapes(c, tokens, hidden, inner, experts, fusion and more.get("activation_type") == "swiglu", third, bias, dtype)
+        for weights, b in fc:
+            inputs += [weights, b]
+        c.write("MoE", inputs, k=k, want=want and want(inputs), constants=constants, **more, **({"swiglu_fusion": fusion} if fusion else {}))
+
+    for name in ("relu", "gelu", "silu", "identity"):
+        one(name, activation_type=name)
+    one("one", k=1)
+    one("all", k=5, normalize_routing_weights=1)
+    one("flat", tokens=(9,), activation_type="silu", bias=False)
+    one("normalised", activation_type="silu", k=3, normalize_routing_weights=1)
+    one("swiglu", fusion=1, activation_type="swiglu", normalize_routing_weights=1)
+    one("swiglu_limit", fusion=1, activation_type="swiglu", activation_alpha=1.702, activation_beta=1.0, swiglu_limit=0.4, normalize_routing_weights=1)
+    for name, more in (("swiglu_halves", {"fusion": 2, "activation_type": "swiglu"}), ("swiglu_third", {"third": True, "activation_type": "swiglu"}),
+                       ("silu_third", {"third": True, "activation_type": "silu"}), ("sparse", {"third": True, "activation_type": "silu", "use_sparse_mixer": 1})):
+        by_hand = lambda a, m=more: [experts_by_hand(a[0], a[1], list(zip(a[2::2], a[3::2])), 2, m["activation_type"], m.get("fusion", 0), sparse="use_sparse_mixer" in m)]
+        one(name, want=by_hand, **more)
+    one("constants", fusion=1, activation_type="swiglu", hidden=33, inner=17, constants=("in_2", "in_4"))
+    for end, dtype in HALVES:
+        one(end, fusion=1, activation_type="swiglu", dtype=dtype)
+
+
 def running(x, axis, exclusive, reverse):
     y = np.flip(x, axis) if reverse else x
     wide = y.astype(np.float64) if np.dtype(x.dtype).kind not in "iu" else y
@@ -533,7 +651,7 @@ def einsum():
             c.write("Einsum", inputs, equation=equation, want=[want])
 
 
-GROUPS = (einsum, gates, mrotary, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
+GROUPS = (moe, qmoe, einsum, gates, mrotary, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):

@@ -9,25 +9,6 @@ typedef struct nbits_state {
     td_qlinear linear;
 } nbits_state;
 
-static td_qmode mode_of(const td_prepare *p, int64_t accuracy_level) {
-    if (p->activations == TD_ACTIVATIONS_AUTO) return accuracy_level == 4 ? TD_QMODE_INT8 : TD_QMODE_FLOAT;
-    return p->activations == TD_ACTIVATIONS_INT8 ? TD_QMODE_INT8 : TD_QMODE_FLOAT;
-}
-
-/* Scales and zero points come as float32, float16 or bfloat16; the packer knows the first two. */
-static treadle_status as_packable(td_prepare *p, const td_tensor *t, const void **data, td_dtype *dtype) {
-    *data = t->data;
-    *dtype = t->dtype;
-    if (t->dtype != TD_BFLOAT16) return TREADLE_OK;
-    int64_t count = td_tensor_count(t);
-    float *wide = TD_ARENA_ARRAY(p->arena, float, (size_t)count);
-    if (!wide) return td_fail_memory(p->err, "scales", (size_t)count * sizeof *wide);
-    td_to_f32(t->dtype, t->data, count, wide);
-    *data = wide;
-    *dtype = TD_FLOAT;
-    return TREADLE_OK;
-}
-
 /* An input of the product that has to be a constant of a known number of bytes. */
 static treadle_status constant_input(td_prepare *p, size_t input, const char *name, size_t bytes,
                                      const td_tensor **out) {
@@ -63,7 +44,7 @@ static treadle_status zero_points(td_prepare *p, td_qsource *source) {
     if (td_input_dtype(p, 3) == TD_BFLOAT16) bytes /= 2;
     TD_TRY(constant_input(p, 3, "zero_points", bytes, &zeros));
     return packed ? (source->zeros = zeros->data, TREADLE_OK)
-                  : as_packable(p, zeros, &source->zeros, &source->zero_type);
+                  : td_qlinear_widen(p, zeros, &source->zeros, &source->zero_type);
 }
 
 static treadle_status nbits_prepare(td_prepare *p) {
@@ -89,10 +70,11 @@ static treadle_status nbits_prepare(td_prepare *p) {
     TD_TRY(constant_input(p, 1, "B", codes_bytes, &codes));
     TD_TRY(constant_input(p, 2, "scales", scales_bytes, &scales));
     source.codes = codes->data;
-    TD_TRY(as_packable(p, scales, &source.scales, &source.scale_type));
+    TD_TRY(td_qlinear_widen(p, scales, &source.scales, &source.scale_type));
     TD_TRY(zero_points(p, &source));
     TD_TRY(check_groups(p, &source));
-    TD_TRY(td_qlinear_prepare(p, &source, mode_of(p, td_attr_int(p, "accuracy_level")), "MatMulNBits", &s->linear));
+    TD_TRY(td_qlinear_prepare(p, &source, td_qlinear_mode(p, td_attr_int(p, "accuracy_level")), "MatMulNBits",
+                              &s->linear));
     return td_qlinear_bias(p, 5, source.n, &s->linear.bias);
 }
 
@@ -133,7 +115,7 @@ static treadle_status affine_prepare(td_prepare *p) {
     source.codes = codes->data;
     source.scales = scales->data;
     source.zeros = minima->data;
-    return td_qlinear_prepare(p, &source, mode_of(p, 0), "BlockAffineMatMul", &s->linear);
+    return td_qlinear_prepare(p, &source, td_qlinear_mode(p, 0), "BlockAffineMatMul", &s->linear);
 }
 
 const td_op_impl td_op_block_affine_matmul = {

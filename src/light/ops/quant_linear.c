@@ -39,6 +39,24 @@ treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qm
     return TREADLE_OK;
 }
 
+td_qmode td_qlinear_mode(const td_prepare *p, int64_t accuracy_level) {
+    if (p->activations == TD_ACTIVATIONS_AUTO) return accuracy_level == 4 ? TD_QMODE_INT8 : TD_QMODE_FLOAT;
+    return p->activations == TD_ACTIVATIONS_INT8 ? TD_QMODE_INT8 : TD_QMODE_FLOAT;
+}
+
+treadle_status td_qlinear_widen(td_prepare *p, const td_tensor *t, const void **data, td_dtype *dtype) {
+    *data = t->data;
+    *dtype = t->dtype;
+    if (t->dtype != TD_BFLOAT16) return TREADLE_OK;
+    int64_t count = td_tensor_count(t);
+    float *wide = TD_ARENA_ARRAY(p->arena, float, (size_t)count);
+    if (!wide) return td_fail_memory(p->err, "scales", (size_t)count * sizeof *wide);
+    td_to_f32(t->dtype, t->data, count, wide);
+    *data = wide;
+    *dtype = TD_FLOAT;
+    return TREADLE_OK;
+}
+
 treadle_status td_qlinear_bias(td_prepare *p, size_t input, int64_t n, const float **out) {
     *out = NULL;
     if (!td_has_input(p, input)) return TREADLE_OK;

@@ -18,6 +18,12 @@ typedef struct td_qlinear {
 treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qmode mode, const char *what,
                                   td_qlinear *out);
 
+/* Scales and zero points come as float32, float16 or bfloat16; the packer knows the first two. *data lives as long as the node. */
+treadle_status td_qlinear_widen(td_prepare *p, const td_tensor *t, const void **data, td_dtype *dtype);
+
+/* What accuracy_level and the session's options make of the activations. */
+td_qmode td_qlinear_mode(const td_prepare *p, int64_t accuracy_level);
+
 /* A constant 1-D input as float32 [n] for the node's life; NULL if absent. Names the input when it is not constant. */
 treadle_status td_qlinear_bias(td_prepare *p, size_t input, int64_t n, const float **out);
 
