@@ -230,8 +230,9 @@ typedef struct td_plan {
     int64_t static_capacity; /* positions of the static caches; 0: there are none */
     int64_t
         prefill_chunk; /* tokens of one prompt run; 0: the runtime's choice; 1: graphs that take one token at a time */
-    int64_t reprefill_at;   /* a timeline that crosses this length is run again from its start; 0: none */
-    const char *cannot_run; /* why tokens cannot be generated; NULL: they can */
+    int64_t reprefill_at;           /* a timeline that crosses this length is run again from its start; 0: none */
+    const td_config_plugin *plugin; /* native code that runs the sessions; NULL: steps do */
+    const char *cannot_run;         /* why tokens cannot be generated; NULL: they can */
 } td_plan;
 
 /* Opens signatures and builds the plan. Problems go to messages; *out may be incomplete if there are errors. The plan

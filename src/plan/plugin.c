@@ -4,6 +4,7 @@
 
 void td_plan_for_plugin(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
+    plan->plugin = &b->config->plugin;
     for (size_t i = 0; i < plan->n_sessions && !b->out_of_memory; i++) {
         const td_signature *sig = plan->sessions[i].signature;
         for (size_t k = 0; sig && k < sig->n_inputs && !b->out_of_memory; k++) {

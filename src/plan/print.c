@@ -323,8 +323,31 @@ static void write_window(const td_plan *plan, td_json_writer *w) {
     td_json_end_object(w);
 }
 
+static void write_plugin(const td_plan *plan, td_json_writer *w) {
+    td_json_key(w, "plugin");
+    td_json_begin_object(w);
+    write_text(w, "library", plan->plugin->library);
+    if (plan->plugin->entry_point) write_text(w, "entry_point", plan->plugin->entry_point);
+    td_json_end_object(w);
+}
+
+/* Which sessions it runs, and what they take: in which order, and from where, only the native code knows. */
+static void plugin_text(const td_plan *plan, td_buf *out) {
+    td_buf_printf(out, "plugin: %s runs", plan->plugin->library);
+    for (size_t i = 0; i < plan->n_sessions; i++)
+        td_buf_printf(out, "%s %.*s", i ? "," : "", TD_STR_ARGS(plan->sessions[i].name));
+    td_buf_char(out, '\n');
+    for (size_t i = 0; i < plan->n_sessions; i++) {
+        const td_plan_session *s = &plan->sessions[i];
+        td_buf_printf(out, "\ninputs of %.*s\n", TD_STR_ARGS(s->name));
+        for (size_t k = 0; s->signature && k < s->signature->n_inputs; k++)
+            td_buf_printf(out, "  %.*s\n", TD_STR_ARGS(s->signature->inputs[k].name));
+    }
+}
+
 void td_plan_write_json(const td_plan *plan, td_json_writer *w) {
     td_json_begin_object(w);
+    if (plan->plugin) write_plugin(plan, w);
     write_steps(plan, w);
     write_wires(plan, w);
     write_roles(plan, w);
@@ -345,6 +368,10 @@ void td_plan_write_json(const td_plan *plan, td_json_writer *w) {
 }
 
 void td_plan_write_text(const td_plan *plan, td_buf *out) {
+    if (plan->plugin) {
+        plugin_text(plan, out);
+        return;
+    }
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_step *step = &plan->steps[k];
         td_buf_printf(out, "step %zu: %.*s, %s%s%s", k + 1, TD_STR_ARGS(plan->sessions[step->session].name),
