@@ -69,8 +69,9 @@ typedef struct treadle_model_info {
     bool prompt_logits; /* logits of every prompt position can be had */
     const int32_t *eos; /* effective end tokens; lives as long as the model */
     size_t n_eos;
-    int32_t bos;    /* -1: none */
-    bool do_sample; /* the model's default way of choosing tokens */
+    int32_t bos;     /* -1: none */
+    bool do_sample;  /* the model's default way of choosing tokens */
+    bool transduces; /* a transducer: tokens come from a walk over the frames of its tensors, not from a prompt */
 } treadle_model_info;
 /* out->struct_size must be set; fields beyond it are not written. */
 TREADLE_API void treadle_model_get_info(const treadle_model *model, treadle_model_info *out);

@@ -46,6 +46,7 @@ void treadle_model_get_info(const treadle_model *model, treadle_model_info *out)
         .has_chat_template = td_text_part_has_template(model->text),
         .has_logits = !plan->cannot_run,
         .rewinds = !plan->transducer.present,
+        .transduces = plan->transducer.present,
         .transcribes = config->generation.transcription.declared,
         .prompt_logits = plan->logits_rank == 3 && !plan->logits_last_only,
         .eos = config->tokens.eos.ids,

@@ -94,13 +94,16 @@ int treadle_error_format(const treadle_error *error, char *out, uint64_t out_byt
     } else if (error->line) {
         snprintf(place, sizeof place, "%s%u", error->file[0] ? ":" : "", error->line);
     }
-    bool placed = error->file[0] || place[0];
+    /* A file that the message names already, "could not open 'FILE': ...", is not said twice. */
+    bool said = error->file[0] && !place[0] && !error->pointer[0] && strstr(error->message, error->file);
+    const char *file = said ? "" : error->file;
+    bool placed = file[0] || place[0];
     if (error->pointer[0]) snprintf(pointer, sizeof pointer, "%s%s", placed ? " " : "", error->pointer);
 
     const char *message = error->message[0] ? error->message : treadle_status_text(error->code);
     char last = message[strlen(message) - 1];
     const char *stop = error->hint[0] == '\0' ? "" : last == '.' || last == '!' || last == '?' ? " " : ". ";
-    return snprintf(out_bytes ? out : NULL, (size_t)out_bytes, "%s%s%s%s%s%s%s", error->file, place, pointer,
+    return snprintf(out_bytes ? out : NULL, (size_t)out_bytes, "%s%s%s%s%s%s%s", file, place, pointer,
                     placed || error->pointer[0] ? ": " : "", message, stop, error->hint);
 }
 

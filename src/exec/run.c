@@ -3,6 +3,12 @@
 
 #include <stdio.h>
 
+static bool takes_requests(const td_plan_session *s) {
+    for (size_t i = 0; i < s->signature->n_inputs; i++)
+        if (s->feeds[i].kind == TD_FEED_REQUEST || s->given[i] >= 0) return true;
+    return false;
+}
+
 treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
     const td_engine *engine = e->runtime->engines[session];
     treadle_status status = e->copies[session] ? td_exec_call_copies(e, session, err)
@@ -13,6 +19,11 @@ treadle_status td_exec_call(td_exec *e, int32_t session, treadle_error *err) {
     if (status == TREADLE_OK) {
         e->runs[session]++;
         return TREADLE_OK;
+    }
+    /* What only the pipeline has put there is no argument of the caller's. */
+    if (status == TREADLE_INVALID_ARGUMENT && !takes_requests(&e->plan->sessions[session])) {
+        status = TREADLE_RUN;
+        if (err) err->code = status;
     }
     e->picked_n[session] = -2; /* unknown: picked afresh */
     td_exec_roles_forget(e);

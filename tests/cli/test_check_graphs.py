@@ -126,4 +126,11 @@ def test_state_comes_back_as_it_went_in():
     refused(decoder("open", caches=each("Identity"), past=["batch", "heads", "past", "dim"], present=["batch", "heads", "all", "dim"]), "nothing says how long")
 
 
+def test_state_that_a_run_alone_shows_not_to_fit():
+    """A fixed cache that the graph makes longer: no number of the graph says so. It is a failed run, no wrong command line."""
+    path = decoder("longer", caches=grown(), past=["batch", 2, 7, 4], present=("batch", 2, "all", 4))
+    run = testing.treadle("run", path, "--ids", "1,2,3", "-n", "3")
+    testing.equal((run.returncode, "does not fit" in run.stderr), (1, True), str(run))
+
+
 testing.main()

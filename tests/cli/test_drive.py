@@ -50,6 +50,25 @@ def test_options():
         testing.equal(twice[0], twice[1])
 
 
+def refused(d, words, **request):
+    try:
+        answer = d.ask(**request)
+    except drive.Refused as said:
+        assert words in str(said), said
+    else:
+        raise AssertionError(answer)
+
+
+def test_counts_and_kinds_of_models():
+    with start() as d:
+        for step, words in (({"rewind": -1}, "rewind: expected 0 or more, found -1"), ({"generate": -3}, "generate: expected 0 or more, found -3"),
+                            ({"rewind": "2"}, "rewind: expected a whole number, found a string"), ({"generate": 1.5}, "generate: expected a whole number"),
+                            ({}, "expected append, generate, rewind or fork")):
+            refused(d, words, op="timeline", steps=[{"append": [5]}, step])
+        refused(d, "this model is none", op="transduce", tensors={})
+        testing.equal(d.ask(op="generate", prompts=[[5]], options={"max_new_tokens": 3, "eos": []})["tokens"], [model.greedy([5], 3)[0]])
+
+
 def test_timeline():
     tokens, logits = model.greedy([5, 6, 7], 8)
     with start() as d:
@@ -138,7 +157,7 @@ WRONG = [
     ('{"op": "timeline", "steps": [{"append": "x"}]}', "append"),
     ('{"op": "timeline", "steps": [{"generate": 1}]}', None),
     ('{"op": "timeline", "steps": [{"append": [1]}, {"rewind": 5}]}', "5"),
-    ('{"op": "timeline", "steps": [{"append": [1]}, {"rewind": -1}]}', "steps"),
+    ('{"op": "timeline", "steps": [{"append": [1]}, {"rewind": -1}]}', "rewind"),
     ('{"op": "timeline", "steps": [{"append": [1]}, {"generate": 1000}, {"generate": -3}]}', None),
     ('{"op": "process"}', "logits"),
     ('{"op": "process", "logits": "/nosuch.npy", "to": "/nosuch/to.npy", "sequence": []}', "/nosuch.npy"),

@@ -111,7 +111,12 @@ treadle_status td_drive_stream(td_drive *d) {
 }
 
 treadle_status td_drive_transduce(td_drive *d) {
-    treadle_status status = td_drive_continue(d);
+    treadle_model_info info = {.struct_size = sizeof info};
+
+    treadle_status status = td_drive_continue(d); /* opens the model */
+    if (status == TREADLE_OK) treadle_model_get_info(d->model, &info);
+    if (status == TREADLE_OK && !info.transduces)
+        return td_drive_fail(d, "transduce: expected a transducer (encoder, predictor, joiner), this model is none");
 
     d->n_tensor_rows = 1;
     if (status == TREADLE_OK) status = td_drive_set_tensors(d, d->continued, td_json_get(d->request, "tensors"));

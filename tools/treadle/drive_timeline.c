@@ -58,6 +58,14 @@ static treadle_status run_cancelled(td_drive *d, treadle_generator *g, int64_t n
     return treadle_generator_run(g, n - (int64_t)(treadle_generator_new_ids(g, 0).n - before), NULL, NULL, &d->error);
 }
 
+/* A count from 0 on; absent is none of its kind. */
+static treadle_status check_count(td_drive *d, const td_json *value, const char *key) {
+    if (!value || (value->kind == TD_JSON_INT && value->as_int >= 0)) return TREADLE_OK;
+    if (value->kind != TD_JSON_INT)
+        return td_drive_fail(d, "%s: expected a whole number, found %s", key, td_json_kind_name(value->kind));
+    return td_drive_fail(d, "%s: expected 0 or more, found %lld", key, (long long)value->as_int);
+}
+
 static treadle_status timeline_step(td_drive *d, treadle_generator **at, const td_json *step, const char *logits_to,
                                     size_t *k) {
     treadle_generator *g = *at;
@@ -68,11 +76,17 @@ static treadle_status timeline_step(td_drive *d, treadle_generator **at, const t
     treadle_ids ids;
 
     td_json_begin_object(&d->out);
+    if (!append) status = check_count(d, count, "generate");
+    if (!append && !count && status == TREADLE_OK) status = check_count(d, rewind, "rewind");
+    if (status != TREADLE_OK) {
+        td_json_end_object(&d->out);
+        return status;
+    }
     if (append) {
         status = td_drive_ids(d, append, "append", &ids);
         if (status == TREADLE_OK) status = td_drive_set_tensors(d, g, td_json_get(step, "tensors"));
         if (status == TREADLE_OK) status = treadle_generator_append(g, &ids, 1, &d->error);
-    } else if (count && count->kind == TD_JSON_INT && count->as_int >= 0) {
+    } else if (count) {
         size_t before = treadle_generator_n_rows(g) ? treadle_generator_new_ids(g, 0).n : 0;
         const td_json *after = td_json_get(step, "cancel_after_us");
         status = after && after->kind == TD_JSON_INT ? run_cancelled(d, g, count->as_int, after->as_int)
@@ -86,7 +100,7 @@ static treadle_status timeline_step(td_drive *d, treadle_generator **at, const t
             td_json_key(&d->out, "tokens");
             td_drive_write_ids(d, (treadle_ids){ids.ids + before, ids.n - before});
         }
-    } else if (rewind && rewind->kind == TD_JSON_INT && rewind->as_int >= 0) {
+    } else if (rewind) {
         status = treadle_generator_rewind(g, 0, (size_t)rewind->as_int, &d->error);
     } else if (fork) {
         status = fork_timeline(d, at);
