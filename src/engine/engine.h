@@ -33,6 +33,8 @@ enum {
     TD_ENGINE_CONCURRENT = 1 << 1, /* contexts of one session run on several threads at once */
     TD_ENGINE_DEVICE = 1 << 2,     /* values may lie in memory that the CPU cannot read (td_engine.keep) */
     TD_ENGINE_GIVES = 1 << 3,      /* outputs in memory of a context have a buffer, so that they can be kept */
+    TD_ENGINE_WINDOWS =
+        1 << 4, /* GroupQueryAttention with a local window takes the last columns of a past as the past */
 };
 
 /* How a session is opened, for every engine; what an engine has no use for it ignores. Borrowed, also by open

@@ -118,7 +118,7 @@ static void light_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
 
 const td_engine td_engine_light = {
     .name = "light",
-    .capabilities = TD_ENGINE_ALIASES | TD_ENGINE_CONCURRENT,
+    .capabilities = TD_ENGINE_ALIASES | TD_ENGINE_CONCURRENT | TD_ENGINE_WINDOWS,
     .providers = light_providers,
     .open = light_open,
     .close = light_close,

@@ -71,21 +71,29 @@ static treadle_status c_names(ort_session *s, const td_light_port *ports, size_t
 
 /* --- caches that grow in place */
 
-/* The input that a GroupQueryAttention extends into this output, if it has no other use; -1. */
+static size_t count_uses(const td_onnx_graph *g, td_str name) {
+    size_t n = 0;
+    for (size_t i = 0; i < g->n_nodes; i++)
+        for (size_t k = 0; k < g->nodes[i].n_inputs; k++) n += td_str_equal(g->nodes[i].inputs[k], name);
+    return n;
+}
+
+/* The input that a GroupQueryAttention extends into this output; -1. Shared memory is given whole, so nothing else may look at past
+ * or present, neither of keys nor of values: the op wants all of one length. */
 static int32_t find_alias(const td_signature *s, td_str output) {
+    enum { PAST_KEY = 3, PAST_VALUE = 4 };
     const td_onnx_graph *g = &s->model->graph;
-    td_str past = {0};
     for (size_t i = 0; i < g->n_nodes; i++) {
         const td_onnx_node *node = &g->nodes[i];
-        if (!td_str_is(node->op_type, "GroupQueryAttention") || node->n_inputs < 5 || node->n_outputs < 3) continue;
-        for (size_t k = 1; k <= 2; k++)
-            if (td_str_equal(node->outputs[k], output)) past = node->inputs[k + 2];
+        if (!td_str_is(node->op_type, "GroupQueryAttention") || node->n_inputs <= PAST_VALUE || node->n_outputs < 3)
+            continue;
+        bool key = td_str_equal(node->outputs[1], output), value = td_str_equal(node->outputs[2], output);
+        if (!key && !value) continue;
+        for (size_t k = PAST_KEY; k <= PAST_VALUE; k++)
+            if (count_uses(g, node->inputs[k]) != 1 || count_uses(g, node->outputs[k - 2]) != 0) return -1;
+        return (int32_t)td_signature_find_input(s, node->inputs[key ? PAST_KEY : PAST_VALUE]);
     }
-    if (past.n == 0) return -1;
-    size_t n_uses = 0;
-    for (size_t i = 0; i < g->n_nodes; i++)
-        for (size_t k = 0; k < g->nodes[i].n_inputs; k++) n_uses += td_str_equal(g->nodes[i].inputs[k], past);
-    return n_uses == 1 ? (int32_t)td_signature_find_input(s, past) : -1;
+    return -1;
 }
 
 /* Only in host memory: a device's provider works on copies of what it is given there. */

@@ -26,7 +26,10 @@ static bool can_run_together(const td_exec *e, const td_exec_row *rows) {
     for (size_t r = 0; r < e->n_rows; r++) {
         const td_state_row *row = &e->state->rows[r];
         if (row->length == 0) return false; /* a row without tokens has nothing to give again */
-        if (!rows[r].live) continue;
+        if (!rows[r].live) {
+            if (td_exec_idle_token(e, r) >= e->plan->context_length) return false; /* there is no such position */
+            continue;
+        }
         if (rows[r].n_ids - row->length != 1) return false;
         if (rows[r].prompt && e->plan->n_steps > 1) return false; /* prompt steps run row by row */
         n_live++;
@@ -44,12 +47,13 @@ treadle_status td_exec_run_together(td_exec *e, td_exec_row *rows, bool *out_don
     run.equal = e->plan->batching == TD_BATCH_EQUAL;
     for (size_t r = 0; r < e->n_rows; r++) {
         const td_state_row *row = &e->state->rows[r];
-        int64_t past = lengths && !rows[r].live ? row->length - 1 : row->start + row->length;
+        int64_t past = lengths && !rows[r].live ? td_exec_idle_token(e, r) : row->start + row->length;
         run.past = TD_MAX(run.past, lengths || rows[r].live ? past : 0);
         if (rows[r].live && e->plan->position == TD_POSITION_MROPE_3D)
             TD_TRY(td_exec_place_tokens(e, r, &rows[r], err));
     }
     run.total = run.past + 1;
+    TD_TRY(td_state_slide_rows(e->state, 0, e->n_rows, 1, err));
     *out_done = true;
     return td_exec_run_steps(e, &run, rows, err);
 }

@@ -152,7 +152,8 @@ static treadle_status check_present(const td_exec *e, const td_exec_run *run, in
     const td_plan_session *s = &e->plan->sessions[session];
     const td_state_tensor *state = &e->plan->states[k];
     const td_value *value = &e->outputs[session][o];
-    if ((state->kind != TD_STATE_SEPARATE && state->kind != TD_STATE_COMBINED) || value->kind != TD_VALUE_TENSOR)
+    if ((state->kind != TD_STATE_SEPARATE && state->kind != TD_STATE_COMBINED) || value->kind != TD_VALUE_TENSOR ||
+        e->state->slides[k])
         return TREADLE_OK;
     int64_t wanted = s->gives_new[o] ? run->n : run->past + run->n;
     int64_t found = state->seq_axis < value->tensor.shape.rank ? value->tensor.shape.dims[state->seq_axis] : 0;

@@ -95,6 +95,7 @@ treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **o
         return status;
     }
     td_exec_choose_given(e);
+    td_exec_choose_sliding(e);
     *out = e;
     return TREADLE_OK;
 }
@@ -136,6 +137,10 @@ int64_t td_exec_length(const td_exec *e, size_t row) {
     return e->runtime->hook ? e->lines[row].n_tokens : e->state->rows[row].length;
 }
 
+bool td_exec_can_truncate(const td_exec *e, size_t row, int64_t length) {
+    return e->runtime->hook || (td_state_can_truncate(e->plan) && td_state_reaches(e->state, row, length));
+}
+
 void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
     td_exec_line *line = &e->lines[row];
     if (length >= td_exec_length(e, row)) return;
@@ -143,7 +148,7 @@ void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
         td_exec_hook_truncate(e, row, length);
         return;
     }
-    if (!td_state_can_truncate(e->plan)) length = 0;
+    if (!td_exec_can_truncate(e, row, length)) length = 0;
     td_state_truncate(e->state, row, length);
     line->positions.n = TD_MIN(line->positions.n, (size_t)length);
     td_exec_roles_forget(e);
@@ -251,6 +256,7 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, treadle
     rows[r].prompt = prompt || missing > 1; /* the last chunk of a prompt is a prompt too */
     while (status == TREADLE_OK && missing > 0) {
         td_exec_run run = next_run(e, rows, r, missing, limit);
+        TD_TRY(td_state_slide_rows(e->state, r, 1, run.n, err));
         bool hides_logits = run.pad_after && e->plan->logits_last_only;
         if (((run.pad_before || run.pad_after) && !e->plan->window.masked) || hides_logits) {
             status = td_fail(err, TREADLE_UNSUPPORTED,
@@ -320,6 +326,7 @@ treadle_status td_exec_encode(td_exec *e, td_exec_row *rows, size_t r, treadle_e
     TD_TRY(td_state_reserve(e->state, TD_MAX(run.start + run.total, (int64_t)1), err));
     TD_TRY(
         td_exec_roles_reserve(e, TD_MAX(run.n, rows[r].n_source), TD_MAX(e->state->capacity, rows[r].n_source), err));
+    TD_TRY(td_state_slide_rows(e->state, r, 1, run.n, err));
     e->lines[r].once_done = false;
     return td_exec_run_steps(e, &run, rows, err);
 }

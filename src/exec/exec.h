@@ -168,6 +168,8 @@ const td_value *td_exec_output(const td_exec *exec, int32_t session, int32_t out
 /* Forgets tokens of a row beyond `length`. Where the state cannot be cut, everything is
  * forgotten and will be run again. */
 void td_exec_truncate(td_exec *exec, size_t row, int64_t length);
+/* Whether the state is there for that length; a hook says so itself when it is cut. */
+bool td_exec_can_truncate(const td_exec *exec, size_t row, int64_t length);
 /* A new request begins in this row: once steps will run again. */
 void td_exec_restart(td_exec *exec, size_t row);
 /* Row r becomes what row from[r] was. */

@@ -1,6 +1,8 @@
-/* exec/given.c - caches that engines give: where an engine makes a new tensor each run instead of writing into the
- * state's memory, a state of one row takes that tensor over, without a copy in or out; on a device it stays there as
- * long as only sessions of that device read it. */
+/* exec/given.c - what becomes of a cache on the engines that use it: given, kept to its last columns, or neither.
+ *
+ * Given: where an engine makes a new tensor each run instead of writing into the state's memory, a state of one row
+ * takes that tensor over, without a copy in or out; on a device it stays there as long as only sessions of that device
+ * read it. */
 #include "exec/run.h"
 
 /* The input of a session that state tensor k feeds; -1: none. */
@@ -57,4 +59,20 @@ void td_exec_choose_given(td_exec *e) {
             for (size_t o = 0; o < e->plan->sessions[i].signature->n_outputs; o++)
                 if (writes(&e->plan->sessions[i], k, o)) e->runtime->engines[i]->keep(e->ctx[i], o, true);
     }
+}
+
+/* The engines of all sessions that use it take the last columns of a windowed cache for the whole. */
+static bool may_slide(const td_exec *e, size_t k) {
+    for (size_t i = 0; i < e->plan->n_sessions; i++) {
+        const td_plan_session *s = &e->plan->sessions[i];
+        bool uses = input_of(s, k) >= 0;
+        for (size_t o = 0; o < s->signature->n_outputs; o++) uses |= writes(s, k, o);
+        if (uses && !(e->runtime->engines[i]->capabilities & TD_ENGINE_WINDOWS)) return false;
+    }
+    return true;
+}
+
+void td_exec_choose_sliding(td_exec *e) {
+    for (size_t k = 0; k < e->plan->n_states; k++)
+        if (e->plan->states[k].slides && !e->state->given[k] && may_slide(e, k)) td_state_slide(e->state, k, e->chunk);
 }

@@ -87,13 +87,20 @@ treadle_status td_exec_roles_reserve(td_exec *e, int64_t tokens, int64_t columns
 
 /* --- which tokens a run has */
 
-/* First token of the run of row r. An idle row of a batched run gives its last token again: what is written is what is
- * there; among rows of equal length it gives anything, behind its end, and what becomes of it is forgotten. */
+/* What an idle row gives in a run of rows with a length each: its last token again, where what is written is what is
+ * there; where caches slide, what its windows reach may not be there, and it gives anything, behind its end. */
+int64_t td_exec_idle_token(const td_exec *e, size_t row) {
+    int64_t length = td_exec_length(e, row);
+    return e->state->slide_limit ? length : TD_MAX(length - 1, (int64_t)0);
+}
+
+/* First token of the run of row r. Among rows of equal length an idle row gives anything, behind its end, and what
+ * becomes of it is forgotten. */
 static int64_t first_token(const td_exec *e, const td_exec_run *run, size_t r) {
     if (run->source) return 0;
     if (run->equal) return run->past;
-    int64_t length = td_exec_length(e, run->first_row + r);
-    return run->batched && !run->rows[run->first_row + r].live ? TD_MAX(length - 1, (int64_t)0) : length;
+    size_t row = run->first_row + r;
+    return run->batched && !run->rows[row].live ? td_exec_idle_token(e, row) : td_exec_length(e, row);
 }
 
 /* The token at a place of the run, counted from the row's begin; -1: padding. */

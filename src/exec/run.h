@@ -51,7 +51,8 @@ const td_value *td_exec_wire_value(const td_exec *exec, const td_exec_run *run, 
 void td_exec_zero_rows(const td_exec *exec, const td_light_port *port, td_value *value);
 /* After a session's run: wires that hold, cross caches. */
 treadle_status td_exec_keep(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
-void td_exec_choose_given(td_exec *exec); /* given.c: once, when contexts and state are there */
+void td_exec_choose_given(td_exec *exec);   /* given.c: once, when contexts and state are there */
+void td_exec_choose_sliding(td_exec *exec); /* the same; after the one above */
 bool td_exec_alloc_nothing(td_exec *exec);
 
 /* images.c: the session once per image, outputs concatenated. */
@@ -75,6 +76,7 @@ treadle_status td_exec_roles_init(td_exec *exec, treadle_error *err);
 treadle_status td_exec_roles_reserve(td_exec *exec, int64_t tokens, int64_t columns, treadle_error *err);
 /* Before a session is bound: room for what only the run tells, the length of a source that is no prompt. */
 treadle_status td_exec_roles_prepare(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
+int64_t td_exec_idle_token(const td_exec *exec, size_t row); /* in a run of rows of unequal length */
 void td_exec_fill_role(td_exec *exec, const td_exec_run *run, int32_t session, size_t input, td_value *value);
 void td_exec_roles_free(td_exec *exec);
 void td_exec_roles_forget(td_exec *exec); /* the mask buffers no longer hold what the last run left there */

@@ -195,12 +195,12 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
                        (long long)t->n);
     if (length && length < (size_t)t->n && g->runtime->plan->transducer.present)
         return td_fail(err, TREADLE_UNSUPPORTED, "a transducer's row can only be rewound to 0, found %zu", length);
-    if (length && length < (size_t)t->n && t->had_requests && !td_state_can_truncate(g->runtime->plan))
-        return td_fail(
-            err, TREADLE_UNSUPPORTED,
-            "cannot rewind row %zu to %zu tokens: recurrent state is made anew from the first token, and the "
-            "tensors of its prompt are gone. Rewind to 0 and append again",
-            row, length);
+    if (length && length < (size_t)t->n && t->had_requests && !td_exec_can_truncate(g->exec, row, (int64_t)length))
+        return td_fail(err, TREADLE_UNSUPPORTED,
+                       "cannot rewind row %zu to %zu tokens: %s is made anew from the first token, and the tensors of "
+                       "its prompt are gone. Rewind to 0 and append again",
+                       row, length,
+                       td_state_can_truncate(g->runtime->plan) ? "what its windows look back at" : "recurrent state");
     td_timeline_drop_sequences(t);
     t->n = t->first_new = t->run_first = (int64_t)length;
     t->finish = TREADLE_FINISH_NONE;

@@ -28,9 +28,10 @@ typedef struct td_attention_f32 {
     const float *q; /* position i, head g at q[i * q_row + g * q_head] */
     int64_t q_row, q_head;
     td_dtype kv;       /* TD_FLOAT, TD_FLOAT16 or TD_BFLOAT16 */
-    const void *k, *v; /* key j at k[j * k_row], v[j * v_row] */
+    const void *k, *v; /* key j at k[(j - base) * k_row], v[(j - base) * v_row] */
     int64_t k_row, v_row;
-    float *out; /* out[i * out_row + g * out_head], v_head_size values */
+    int64_t base; /* keys before this one are not there; no query sees them */
+    float *out;   /* out[i * out_row + g * out_head], v_head_size values */
     int64_t out_row, out_head;
     bool causal;    /* query i sees keys up to first + i */
     int64_t first;  /* the position of query 0 among the keys */

@@ -21,7 +21,7 @@ static const float *row_f32(const td_attention_f32 *job, const void *data, int64
 
 static float score(const td_attention_f32 *job, int64_t i, int64_t g, int64_t key, float *copy) {
     const float *q = job->q + i * job->q_row + g * job->q_head;
-    const float *k = row_f32(job, job->k, key * job->k_row, job->head_size, copy);
+    const float *k = row_f32(job, job->k, (key - job->base) * job->k_row, job->head_size, copy);
     float bias = job->bias ? job->bias[i * job->bias_row + g * job->bias_head + key] : 0;
     float dot = 0;
     for (int64_t d = 0; d < job->head_size; d++) dot += q[d] * k[d];
@@ -52,7 +52,7 @@ static void run_row(const td_attention_f32 *job, int64_t i, int64_t g, int64_t k
         sum *= keep;
         for (int64_t d = 0; d < n; d++) sums[d] *= keep;
         for (int64_t j = 0; j < count; j++) {
-            const float *v = row_f32(job, job->v, (c0 + j) * job->v_row, n, copy);
+            const float *v = row_f32(job, job->v, (c0 + j - job->base) * job->v_row, n, copy);
             float p = expf(scores[j] - max);
             sum += p;
             for (int64_t d = 0; d < n; d++) sums[d] += p * v[d];

@@ -81,7 +81,7 @@ TD_INLINE void dots_16(const part *t, const td_dtype type, const int rows, int64
                        float *scores) {
     const td_attention_f32 *job = t->job;
     for (int64_t j = 0; j < count; j++) {
-        int64_t at = (key + j) * job->k_row;
+        int64_t at = (key + j - job->base) * job->k_row;
         vf sum[FEW];
         TD_UNROLL
         for (int r = 0; r < rows; r++) sum[r] = vf_zero();
@@ -132,13 +132,14 @@ static void dots(const part *t, int64_t r0, int rows, int64_t c0, int64_t n_keys
 static void transpose_keys(const part *t, int64_t c0, int64_t n_keys) {
     const td_attention_f32 *job = t->job;
     int64_t size = job->head_size;
-    const float *from = (const float *)job->k + c0 * job->k_row;
+    const float *from = (const float *)job->k + (c0 - job->base) * job->k_row;
     int64_t step = job->k_row;
 
     if (job->kv != TD_FLOAT) {
         for (int64_t j = 0; j < n_keys; j++)
             for (int64_t d = 0; d < size; d += P)
-                vf_store(t->row_f32 + j * t->q_step + d, load_kv(job->kv, job->k, (c0 + j) * job->k_row + d, size - d));
+                vf_store(t->row_f32 + j * t->q_step + d,
+                         load_kv(job->kv, job->k, (c0 - job->base + j) * job->k_row + d, size - d));
         from = t->row_f32;
         step = t->q_step;
     }
@@ -245,7 +246,7 @@ static void run_tile(const part *t, int64_t r0, int64_t rows, int64_t c0, int64_
                            .a = t->scores,
                            .a_row = CHUNK,
                            .b_type = job->kv,
-                           .b = (const char *)job->v + c0 * job->v_row * bytes,
+                           .b = (const char *)job->v + (c0 - job->base) * job->v_row * bytes,
                            .b_k = job->v_row,
                            .b_panel = P,
                            .c = t->sums + r0 * (job->v_head_size + 2),
@@ -266,7 +267,7 @@ static void run(const td_attention_f32 *job, int64_t p0, int64_t p1, int64_t k0,
     if (p1 <= p0) return;
     td_attention_range(job, p0, &lo, &hi);
     td_attention_range(job, p1 - 1, &last_lo, &last_hi);
-    int64_t first = TD_MAX(k0, lo / CHUNK * CHUNK), end = TD_MIN(k1, TD_MAX(hi, last_hi));
+    int64_t first = TD_MAX(TD_MAX(k0, job->base), lo / CHUNK * CHUNK), end = TD_MIN(k1, TD_MAX(hi, last_hi));
     bool few = t.n_rows <= FEW;
     set_memory(&t, scratch);
     gather_q(&t);

@@ -120,6 +120,7 @@ void td_plan_find_lengths(td_plan_build_ctx *b);   /* lengths.c */
 void td_plan_find_positions(td_plan_build_ctx *b); /* positions.c */
 void td_plan_find_batching(td_plan_build_ctx *b);  /* batching.c */
 void td_plan_check_outputs(td_plan_build_ctx *b);  /* fault.c: once logits and state are known */
+void td_plan_find_sliding(td_plan_build_ctx *b);   /* slide.c: once rows are known to share runs */
 
 void td_plan_compact_states(td_plan_build_ctx *b, const bool *dropped); /* share.c */
 

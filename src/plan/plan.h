@@ -61,6 +61,7 @@ typedef struct td_state_tensor {
     int seq_axis;            /* the dimension that counts positions; -1: none */
     int64_t heads, head_dim; /* 0: not known */
     int64_t window;          /* positions that its layer looks back, itself included; 0: all */
+    bool slides; /* its ops read no more than the last `window` columns, whatever lies before: those need not be kept */
     bool
         in_place; /* static: the op that writes it leaves the rest as it is (TensorScatter, Scatter*, GroupQueryAttention ...),
                                 so past and present may be one memory */
@@ -227,6 +228,7 @@ typedef struct td_plan {
         [TD_MODALITY_NONE];  /* by td_modality: the token that stands for one feature in a prompt; -1: none */
     int64_t context_length;  /* most tokens of a row */
     int64_t max_length;      /* default limit */
+    int64_t slide_window;    /* the longest window of the caches that slide; 0: none does */
     int64_t static_capacity; /* positions of the static caches; 0: there are none */
     int64_t
         prefill_chunk; /* tokens of one prompt run; 0: the runtime's choice; 1: graphs that take one token at a time */

@@ -205,6 +205,10 @@ static void write_state(const td_plan *plan, size_t k, td_json_writer *w) {
     write_number(w, "head_dim", s->head_dim);
     if (s->kind == TD_STATE_STATIC && s->seq_axis >= 0) write_number(w, "max_length", s->shape.dims[s->seq_axis]);
     write_number(w, "window", s->window);
+    if (s->slides) {
+        td_json_key(w, "slides");
+        td_json_write_bool(w, true);
+    }
     td_json_end_object(w);
 }
 

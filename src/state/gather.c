@@ -12,13 +12,14 @@ typedef struct row_layout {
     size_t block_bytes;          /* from one block of a row to the next */
     size_t column_bytes;
     bool columns; /* only the columns of a row are in use */
+    size_t tensor;
 } row_layout;
 
 static row_layout layout_of(const td_state *state, size_t k) {
     const td_state_tensor *s = &state->plan->states[k];
     const td_tensor *t = &state->tensors[k];
     size_t bits = (size_t)td_dtype_bits(t->dtype);
-    row_layout l = {.before = 1, .inner = 1};
+    row_layout l = {.before = 1, .inner = 1, .tensor = k};
     for (int i = 0; i < s->batch_axis; i++) l.before *= (size_t)t->shape.dims[i];
     l.row_bytes = (size_t)t->strides[TD_MAX(s->batch_axis, 0)] * bits / 8;
     l.all_bytes = l.row_bytes * state->n_rows;
@@ -33,8 +34,9 @@ static row_layout layout_of(const td_state *state, size_t k) {
 
 /* What is moved of a row of one block: the columns in use, or everything. */
 static void used_bytes(const td_state *state, const row_layout *l, size_t row, size_t *offset, size_t *bytes) {
-    *offset = l->columns ? (size_t)state->rows[row].start * l->column_bytes : 0;
-    *bytes = l->columns ? (size_t)state->rows[row].length * l->column_bytes : l->row_bytes;
+    td_state_row r = td_state_row_in(state, l->tensor, row);
+    *offset = l->columns ? (size_t)r.start * l->column_bytes : 0;
+    *bytes = l->columns ? (size_t)r.length * l->column_bytes : l->row_bytes;
 }
 
 static void gather_tensor(const td_state *state, size_t k, const size_t *from, char *scratch) {
@@ -104,8 +106,13 @@ treadle_status td_state_gather(td_state *state, const size_t *from, treadle_erro
 treadle_status td_state_clone(const td_state *state, td_state **out, treadle_error *err) {
     td_state *copy = NULL;
     TD_TRY(td_state_new(state->plan, state->n_rows, &copy, err));
-    for (size_t k = 0; k < state->plan->n_states; k++) copy->given[k] = state->given[k];
-    treadle_status status = td_state_reserve(copy, state->capacity, err);
+    for (size_t k = 0; k < state->plan->n_states; k++)
+        copy->given[k] = state->given[k], copy->slides[k] = state->slides[k];
+    copy->slide_keep = state->slide_keep;
+    copy->slide_limit = state->slide_limit;
+    copy->slid_capacity = copy->capacity;
+    treadle_status status = td_state_reserve_slid(copy, state->slid_capacity, err);
+    if (status == TREADLE_OK) status = td_state_reserve(copy, state->capacity, err);
     for (size_t k = 0; status == TREADLE_OK && k < state->plan->n_states; k++) {
         if (state->given[k]) { /* never written again: shared */
             td_buffer_release(copy->buffers[k]);

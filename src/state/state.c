@@ -53,10 +53,12 @@ treadle_status td_state_new(const td_plan *plan, size_t n_rows, td_state **out, 
     state->nexts = td_alloc_zero(plan->n_states, sizeof *state->nexts);
     state->tensors = td_alloc_zero(plan->n_states, sizeof *state->tensors);
     state->given = td_alloc_zero(plan->n_states, sizeof *state->given);
+    state->slides = td_alloc_zero(plan->n_states, sizeof *state->slides);
     state->cross = td_alloc_zero(plan->n_states * n_rows, sizeof *state->cross);
     state->rows = td_alloc_zero(n_rows, sizeof *state->rows);
     treadle_status status = TREADLE_OK;
-    if (!state->buffers || !state->nexts || !state->tensors || !state->given || !state->cross || !state->rows)
+    if (!state->buffers || !state->nexts || !state->tensors || !state->given || !state->slides || !state->cross ||
+        !state->rows)
         status = td_fail_memory(err, "state", 0);
     for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++)
         if (is_fixed(&plan->states[k])) status = make_fixed(state, k, err);
@@ -82,19 +84,18 @@ void td_state_free(td_state *state) {
     td_free(state->nexts);
     td_free(state->tensors);
     td_free(state->given);
+    td_free(state->slides);
     td_free(state->rows);
     td_free(state);
 }
 
-/* [outer, columns, inner] of a growing tensor: outer count, and the bytes of one column. */
-static void layout(const td_state_tensor *s, const td_tensor *t, size_t *outer, size_t *column_bytes) {
+void td_state_layout(const td_state_tensor *s, const td_tensor *t, size_t *outer, size_t *column_bytes) {
     *outer = 1;
     for (int i = 0; i < s->seq_axis; i++) *outer *= (size_t)t->shape.dims[i];
     *column_bytes = (size_t)t->strides[s->seq_axis] * (size_t)td_dtype_bits(t->dtype) / 8;
 }
 
-/* Which row the o-th outer block belongs to. */
-static size_t row_of(const td_state_tensor *s, const td_tensor *t, size_t o) {
+size_t td_state_row_of(const td_state_tensor *s, const td_tensor *t, size_t o) {
     if (s->batch_axis < 0) return 0;
     for (int i = s->seq_axis - 1; i > s->batch_axis; i--) o /= (size_t)t->shape.dims[i];
     return o % (size_t)t->shape.dims[s->batch_axis];
@@ -104,23 +105,23 @@ static size_t row_of(const td_state_tensor *s, const td_tensor *t, size_t o) {
 static void move_columns(const td_state *state, size_t k, const td_tensor *from, const td_tensor *to) {
     const td_state_tensor *s = &state->plan->states[k];
     size_t outer, column, n_outer;
-    layout(s, to, &outer, &column);
+    td_state_layout(s, to, &outer, &column);
     n_outer = outer;
     for (size_t o = 0; o < n_outer; o++) {
-        const td_state_row *row = &state->rows[row_of(s, to, o)];
+        td_state_row row = td_state_row_in(state, k, td_state_row_of(s, to, o));
         const char *source = (const char *)from->data + o * (size_t)from->shape.dims[s->seq_axis] * column;
         char *target = (char *)to->data + o * (size_t)to->shape.dims[s->seq_axis] * column;
-        memset(target, 0, (size_t)row->start * column);
-        memcpy(target + (size_t)row->start * column, source + (size_t)row->start * column,
-               (size_t)row->length * column);
+        memset(target, 0, (size_t)row.start * column);
+        memcpy(target + (size_t)row.start * column, source + (size_t)row.start * column, (size_t)row.length * column);
     }
 }
 
-treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err) {
-    if (columns <= state->capacity) return TREADLE_OK;
-    int64_t capacity = TD_MAX(columns, state->capacity + state->capacity / 2);
-    if (TD_ADD_OVERFLOWS(capacity, (int64_t)31, &capacity)) return too_large(err, columns);
-    capacity = capacity / 32 * 32;
+static bool grown_with(const td_state *state, size_t k, bool slid) {
+    return grows(&state->plan->states[k]) && !state->given[k] && state->slides[k] == slid;
+}
+
+/* Room for `capacity` columns in all growing tensors that slide, or in all that do not. */
+static treadle_status grow(td_state *state, bool slid, int64_t capacity, treadle_error *err) {
     const td_plan *plan = state->plan;
     /* All new buffers first: on failure nothing has changed. */
     td_buffer **fresh = td_alloc_zero(plan->n_states, sizeof *fresh);
@@ -128,9 +129,11 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
     for (size_t k = 0; status == TREADLE_OK && k < plan->n_states; k++) {
         td_shape shape;
         size_t bytes;
-        if (!grows(&plan->states[k]) || state->given[k]) continue;
-        if (!full_shape(plan, k, state->n_rows, capacity, &shape, &bytes)) status = too_large(err, columns);
+        if (!grown_with(state, k, slid)) continue;
+        if (!full_shape(plan, k, state->n_rows, capacity, &shape, &bytes)) status = too_large(err, capacity);
         else if (!(fresh[k] = td_buffer_new(bytes))) status = td_fail_memory(err, "a cache", bytes);
+        /* a row that others run with may read, with a weight of 0, what it never wrote */
+        else if (slid) memset(fresh[k]->data, 0, bytes);
     }
     for (size_t k = 0; k < plan->n_states && fresh; k++) {
         if (!fresh[k]) continue;
@@ -149,8 +152,29 @@ treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error 
         state->tensors[k] = view;
     }
     td_free(fresh);
-    if (status == TREADLE_OK) state->capacity = capacity;
+    if (status == TREADLE_OK) *(slid ? &state->slid_capacity : &state->capacity) = capacity;
     return status;
+}
+
+/* The columns to make room for where `columns` are wanted; 0: too many. */
+static int64_t next_capacity(int64_t now, int64_t columns) {
+    int64_t capacity = TD_MAX(columns, now + now / 2);
+    return TD_ADD_OVERFLOWS(capacity, (int64_t)31, &capacity) ? 0 : capacity / 32 * 32;
+}
+
+treadle_status td_state_reserve_slid(td_state *state, int64_t columns, treadle_error *err) {
+    int64_t limit = TD_MAX(state->slide_limit, columns);
+    if (!state->slide_limit || (columns <= state->slid_capacity && state->slid_capacity <= limit)) return TREADLE_OK;
+    int64_t capacity = TD_MIN(next_capacity(state->slid_capacity, columns), limit);
+    return capacity ? grow(state, true, capacity, err) : too_large(err, columns);
+}
+
+treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err) {
+    int64_t slid = TD_MIN(columns, state->slide_limit);
+    if (slid > state->slid_capacity) TD_TRY(td_state_reserve_slid(state, slid, err));
+    if (columns <= state->capacity) return TREADLE_OK;
+    int64_t capacity = next_capacity(state->capacity, columns);
+    return capacity ? grow(state, false, capacity, err) : too_large(err, columns);
 }
 
 void td_state_expect(td_state *state, size_t k) {
@@ -244,7 +268,7 @@ treadle_status td_state_set_recurrent(td_state *state, size_t k, size_t row, con
 void td_state_truncate(td_state *state, size_t row, int64_t length) {
     state->rows[row].length = length;
     if (length) return;
-    state->rows[row].start = 0;
+    state->rows[row].start = state->rows[row].dropped = 0;
     for (size_t k = 0; k < state->plan->n_states; k++)
         if (is_fixed(&state->plan->states[k])) reset_row(state, k, row);
 }
@@ -268,9 +292,9 @@ void td_state_drop(td_state *state, size_t row, int64_t at, int64_t n) {
         const td_tensor *t = &state->tensors[k];
         size_t outer, column;
         if (s->kind == TD_STATE_CROSS || s->seq_axis < 0) continue;
-        layout(s, t, &outer, &column);
+        td_state_layout(s, t, &outer, &column);
         for (size_t o = 0; o < outer; o++) {
-            if (row_of(s, t, o) != row) continue;
+            if (td_state_row_of(s, t, o) != row) continue;
             char *base = (char *)t->data + (o * (size_t)t->shape.dims[s->seq_axis] + (size_t)first) * column;
             memmove(base, base + (size_t)n * column, (size_t)rest * column);
         }
@@ -286,9 +310,9 @@ static void move_row(td_state *state, size_t row, int64_t start) {
         const td_tensor *t = &state->tensors[k];
         if (!grows(s)) continue;
         size_t outer, column;
-        layout(s, t, &outer, &column);
+        td_state_layout(s, t, &outer, &column);
         for (size_t o = 0; o < outer; o++) {
-            if (row_of(s, t, o) != row) continue;
+            if (td_state_row_of(s, t, o) != row) continue;
             char *base = (char *)t->data + o * (size_t)state->capacity * column;
             memmove(base + (size_t)start * column, base + (size_t)old * column, (size_t)length * column);
             /* never read as keys of this row, but a NaN there would poison a product with 0 */
@@ -332,6 +356,7 @@ void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_r
     }
     row_view(state, k, state->tensors[k].data, first_row, n_rows, out);
     if (!grows(s)) return;
+    if (state->slides[k]) start = 0, length = td_state_slid_columns(state, first_row, n_rows);
     size_t offset = (size_t)start * (size_t)out->strides[s->seq_axis];
     out->data = (char *)out->data + offset * (size_t)td_dtype_bits(out->dtype) / 8;
     out->shape.dims[s->seq_axis] = length;
@@ -339,7 +364,8 @@ void td_state_past(const td_state *state, size_t k, size_t first_row, size_t n_r
 
 void td_state_present(const td_state *state, size_t k, size_t first_row, size_t n_rows, int64_t start, td_tensor *out) {
     const td_state_tensor *s = &state->plan->states[k];
-    if (grows(s)) td_state_past(state, k, first_row, n_rows, start, state->capacity - start, out);
+    if (state->slides[k]) row_view(state, k, state->tensors[k].data, first_row, n_rows, out);
+    else if (grows(s)) td_state_past(state, k, first_row, n_rows, start, state->capacity - start, out);
     else row_view(state, k, s->in_place ? state->buffers[k]->data : state->nexts[k]->data, first_row, n_rows, out);
 }
 

@@ -8,6 +8,7 @@
  * per row that a step gives once.
  * Row r owns columns [start, start + length). Rows that run together under a mask end at the same
  * column; aligning moves a row's columns once, when lengths change, never in a step.
+ * Caches that slide keep their last columns alone (slide.c); then no row has a start.
  * Invariant: start + length <= capacity for every row. Owns the buffers. One thread at a time. */
 #ifndef TD_STATE_STATE_H
 #define TD_STATE_STATE_H
@@ -16,13 +17,17 @@
 
 typedef struct td_state_row {
     int64_t start, length; /* columns */
+    int64_t dropped;       /* columns before the first one that caches which slide still have */
 } td_state_row;
 
 typedef struct td_state {
     const td_plan *plan;
     size_t n_rows;
-    int64_t capacity;    /* columns of every growing tensor */
-    td_buffer **buffers; /* [n_states]; NULL for cross caches */
+    int64_t capacity;                /* columns of every growing tensor that does not slide */
+    int64_t slid_capacity;           /* of those that do: as many, but no more than a run needs */
+    int64_t slide_keep, slide_limit; /* columns that stay when others are dropped; when that is. 0: none slides */
+    bool *slides;                    /* [n_states] */
+    td_buffer **buffers;             /* [n_states]; NULL for cross caches */
     td_buffer **nexts; /* [n_states]: what a tensor becomes in the step under way; NULL where that is the same memory */
     td_tensor *tensors; /* [n_states]: all rows, all columns */
     bool *given;     /* [n_states]: a growing cache that runs give; its buffer is immutable and may be the engine's */
@@ -39,6 +44,16 @@ void td_state_expect(td_state *state, size_t tensor);
 /* After a run: the cache is this tensor now, whose buffer is retained. It has the shape of the
  * cache, any number of columns. */
 treadle_status td_state_give(td_state *state, size_t tensor, const td_tensor *value, treadle_error *err);
+
+/* Before the first run: of this cache the last columns need be kept alone (td_state_tensor.slides), and the engines of all that
+ * take it take it so. chunk: tokens of most runs. */
+void td_state_slide(td_state *state, size_t tensor, int64_t chunk);
+/* Before a run of rows that adds n columns: room for them in caches that slide, and rows that agree about what was dropped. */
+treadle_status td_state_slide_rows(td_state *state, size_t first_row, size_t n_rows, int64_t n, treadle_error *err);
+/* Columns that a run of these rows sees of a cache that slides. */
+int64_t td_state_slid_columns(const td_state *state, size_t first_row, size_t n_rows);
+/* Whether a row that is cut to that length still has what its windows reach. */
+bool td_state_reaches(const td_state *state, size_t row, int64_t length);
 
 /* Room for `columns`; grows at least by half, so that n appended tokens cost O(n) copies. What is there stays. */
 treadle_status td_state_reserve(td_state *state, int64_t columns, treadle_error *err);
@@ -82,5 +97,18 @@ void td_state_commit(td_state *state, size_t first_row, size_t n_rows, const boo
 void td_state_hold(td_state *state, size_t row, const bool *written);
 
 int64_t td_state_bytes(const td_state *state);
+
+/* --- inside */
+
+/* [outer, columns, inner] of a growing tensor: outer count, and the bytes of one column. */
+void td_state_layout(const td_state_tensor *s, const td_tensor *t, size_t *outer, size_t *column_bytes);
+/* Which row the o-th outer block belongs to. */
+size_t td_state_row_of(const td_state_tensor *s, const td_tensor *t, size_t o);
+/* Where column `dropped + i` lies in the tensor is i for all that slide: the row's first column there, and how many. */
+static inline td_state_row td_state_row_in(const td_state *state, size_t tensor, size_t row) {
+    td_state_row r = state->rows[row];
+    return state->slides[tensor] ? (td_state_row){.start = 0, .length = r.length - r.dropped} : r;
+}
+treadle_status td_state_reserve_slid(td_state *state, int64_t columns, treadle_error *err);
 
 #endif

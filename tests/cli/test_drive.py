@@ -25,7 +25,7 @@ def test_generate():
     rows = [[5, 6, 7], [9], [40, 41, 42, 43]]
     with start() as d:
         answer = d.ask(op="generate", prompts=rows, options={"max_new_tokens": 6, "eos": []}, logits_to=prefix("g"), prompt_logits_to=prefix("p"))
-    testing.equal(list(answer), ["tokens", "finish", "text", "runs"])
+    testing.equal(list(answer), ["tokens", "finish", "text", "runs", "state_bytes"])
     testing.equal(answer["finish"], ["length"] * 3)
     for i, row in enumerate(rows):
         tokens, logits = model.greedy(row, 6)

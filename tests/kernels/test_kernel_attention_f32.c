@@ -28,6 +28,8 @@ static const setup setups[] = {
     {65, 260, 5, 20, 12, true, 100, 3, true, true, TD_FLOAT},
     {1, 300, 3, 64, 64, true, 0, 0, false, false, TD_FLOAT16},
     {100, 100, 3, 80, 80, true, 0, 0, false, false, TD_FLOAT16},
+    {1, 900, 4, 64, 64, true, 200, 0, false, false, TD_FLOAT16},
+    {40, 700, 2, 64, 64, true, 90, 0, false, false, TD_BFLOAT16},
     {1, 300, 9, 33, 17, true, 0, 0, false, false, TD_BFLOAT16},
     {90, 100, 2, 64, 64, true, 0, 0, true, false, TD_BFLOAT16},
     {200, 200, 12, 16, 16, true, 0, 0, false, false, TD_FLOAT},
@@ -172,6 +174,44 @@ TEST(every_variant_against_float64) {
             td_guarded_free(&out);
             td_guarded_free(&again);
         }
+        drop(&p);
+    }
+}
+
+/* Keys that no query sees need not be there: with those before a bound left out, the same; from a bound of TD_ATTENTION_KEYS on, to the bit. */
+TEST(keys_before_a_window_are_not_read) {
+    uint64_t seed = 3;
+    char what[128];
+    for (size_t i = 0; i < TD_COUNT(setups); i++) {
+        if (setups[i].window == 0) continue;
+        problem p = make(&setups[i], &seed);
+        size_t item = setups[i].kv == TD_FLOAT ? 4 : 2;
+        int64_t lo, hi, n_keys = p.job.n_keys;
+        float *whole = get(p.n_out, 4), *cut = get(p.n_out, 4);
+        td_attention_range(&p.job, 0, &lo, &hi);
+        for (td_variant v = td_variant_first(td_attention_f32_variants, td_attention_f32_n_variants); v.name;
+             v = td_variant_next(v)) {
+            p.job.out = whole;
+            run_job(v.table, &p.job, 2);
+            for (int64_t base = lo; base >= 0; base = base ? base / TD_ATTENTION_KEYS * TD_ATTENTION_KEYS : -1) {
+                td_guarded k = td_guarded_new((size_t)((n_keys - base) * p.job.k_row) * item, item);
+                td_guarded val = td_guarded_new((size_t)((n_keys - base) * p.job.v_row) * item, item);
+                memcpy(k.data, (const char *)p.k + (size_t)(base * p.job.k_row) * item, k.bytes);
+                memcpy(val.data, (const char *)p.v + (size_t)(base * p.job.v_row) * item, val.bytes);
+                td_attention_f32 job = p.job;
+                job.k = k.data, job.v = val.data, job.base = base, job.out = cut;
+                run_job(v.table, &job, 2);
+                snprintf(what, sizeof what, "%s setup %zu from key %lld on", v.name, i, (long long)base);
+                float tolerance = 4e-6f;
+                if (base % TD_ATTENTION_KEYS == 0) td_same_bits_f32(what, cut, whole, (int64_t)p.n_out);
+                else td_near_f32(what, cut, whole, (int64_t)p.n_out, &tolerance, 0);
+                td_guarded_free(&k);
+                td_guarded_free(&val);
+                if (base % TD_ATTENTION_KEYS == 0) break;
+            }
+        }
+        td_free_aligned(whole);
+        td_free_aligned(cut);
         drop(&p);
     }
 }

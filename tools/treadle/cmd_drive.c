@@ -116,9 +116,9 @@ const td_command td_command_drive = {
     .help =
         "Requests and what they answer; a failed one answers {\"error\": {\"message\": TEXT}} and the next one is read:\n"
         "  {\"op\": \"generate\", \"prompts\": [IDS, ...], \"options\": {...}, \"logits_to\": PREFIX, \"prompt_logits_to\": PREFIX}\n"
-        "      gives {\"tokens\": [IDS, ...], \"finish\": [...], \"text\": [...], \"runs\": {SESSION: COUNT}}\n"
+        "      gives {\"tokens\": [IDS, ...], \"finish\": [...], \"text\": [...], \"runs\": {SESSION: COUNT}, \"state_bytes\": N}\n"
         "  {\"op\": \"timeline\", \"steps\": [{\"append\": IDS} | {\"generate\": N} | {\"rewind\": LENGTH} | {\"fork\": true}, ...], \"logits_to\": PREFIX}\n"
-        "      gives {\"steps\": [{} | {\"tokens\": IDS}, ...]}\n"
+        "      gives {\"steps\": [{} | {\"tokens\": IDS, \"state_bytes\": N}, ...]}\n"
         "  {\"op\": \"process\", \"logits\": FILE.npy, \"sequence\": IDS, \"prompt_length\": N, \"options\": {...}, \"to\": FILE.npy}\n"
         "      gives {\"kept\": N}\n"
         "  {\"op\": \"stream\", \"prompts\": [IDS], \"options\": {...}} gives {\"pieces\": [TEXT, ...]}\n"

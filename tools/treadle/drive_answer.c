@@ -13,6 +13,14 @@ treadle_status td_drive_save_logits(td_drive *d, const char *prefix, size_t inde
     return path ? treadle_tensor_write_npy(path, logits, &d->error) : td_drive_fail(d, "out of memory");
 }
 
+void td_drive_write_state(td_drive *d, const treadle_generator *g) {
+    treadle_stats stats = {.struct_size = sizeof stats};
+
+    treadle_generator_get_stats(g, &stats);
+    td_json_key(&d->out, "state_bytes");
+    td_json_write_int(&d->out, stats.state_bytes);
+}
+
 void td_drive_write_runs(td_drive *d, const treadle_generator *g) {
     treadle_model_info info = {.struct_size = sizeof info};
 
@@ -26,4 +34,5 @@ void td_drive_write_runs(td_drive *d, const treadle_generator *g) {
         td_json_write_int(&d->out, runs);
     }
     td_json_end_object(&d->out);
+    td_drive_write_state(d, g);
 }

@@ -99,6 +99,7 @@ static treadle_status timeline_step(td_drive *d, treadle_generator **at, const t
             ids = treadle_generator_new_ids(g, 0);
             td_json_key(&d->out, "tokens");
             td_drive_write_ids(d, (treadle_ids){ids.ids + before, ids.n - before});
+            td_drive_write_state(d, g);
         }
     } else if (rewind) {
         status = treadle_generator_rewind(g, 0, (size_t)rewind->as_int, &d->error);

@@ -4,7 +4,9 @@
  * The cache of row b holds seqlens_k[b] + 1 - sequence_length tokens before the run (none in a first prompt, where
  * total_sequence_length is sequence_length); new keys and values go behind them. When present lies in past's memory
  * with past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what lies
- * behind the new ones is zero. float16 and bfloat16 are computed in float32; the cache keeps its own type. */
+ * behind the new ones is zero. Beyond the op text: with a local window, a past with fewer rows than the cache holds
+ * tokens is the last of them, and present those and the new ones; what the window reaches must be there. float16 and
+ * bfloat16 are computed in float32; the cache keeps its own type. */
 #include "kernels/attention_f32.h"
 #include "kernels/rows_f32.h"
 #include "light/ops/heads.h"
@@ -111,6 +113,12 @@ static bool total_of(const td_infer *in, int64_t *total) {
     return true;
 }
 
+/* Rows of present: all, or the last ones of a cache that a window looks at. */
+static int64_t n_kept(const gqa_state *s, int64_t past, int64_t n_new, int64_t total) {
+    bool cut = s->window > 0 && past > 0 && n_new >= 0 && total - n_new > past;
+    return cut ? past + n_new : TD_MAX(past, total);
+}
+
 static treadle_status gqa_infer(td_infer *in) {
     const gqa_state *s = in->state;
     const td_shape *q = &in->inputs[IN_QUERY]->tensor.shape;
@@ -142,7 +150,7 @@ static treadle_status gqa_infer(td_infer *in) {
     }
     if (total_of(in, &total) && past >= 0) {
         if (total < 0) return td_infer_fail(in, "total_sequence_length is %lld", (long long)total);
-        present.dims[2] = TD_MAX(past, total);
+        present.dims[2] = n_kept(s, past, out.dims[1], total);
     }
     TD_TRY(td_infer_set(in, OUT_KEY, s->cache, &present));
     return td_infer_set(in, OUT_VALUE, s->cache, &present);
@@ -155,6 +163,7 @@ typedef struct gqa_run {
     td_run *r;
     int64_t n_batch, n_new, size, half; /* half: rotated pairs of a head */
     int64_t n_present;                  /* rows of present */
+    int64_t n_rows_past;                /* rows of past: a longer cache is cut to its last ones */
     bool first;                         /* a first prompt: no past */
     const int32_t *seqlens;
     td_heads query, key, value; /* inputs */
@@ -168,6 +177,10 @@ typedef struct gqa_run {
 
 static int64_t n_total(const gqa_run *w, int64_t b) { return (int64_t)w->seqlens[b] + 1; }
 static int64_t n_past(const gqa_run *w, int64_t b) { return w->first ? 0 : n_total(w, b) - w->n_new; }
+/* Tokens of a cache that lie before its first row. */
+static int64_t n_gone(const gqa_run *w, int64_t b) {
+    return w->s->window > 0 ? TD_MAX(0, n_past(w, b) - w->n_rows_past) : 0;
+}
 
 /* One head of q or k: normalised, rotated, stored at `to`. cos NULL: not rotated. */
 static void place_head(const gqa_run *w, const td_heads *from, const char *source, const float *norm, const float *cos,
@@ -216,7 +229,7 @@ static void place_tokens(void *arg, int64_t begin, int64_t end, int thread) {
     bool own_q = w->q.data != w->query.data;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t b = i / w->n_new, t = i % w->n_new, to = n_past(w, b) + t;
+        int64_t b = i / w->n_new, t = i % w->n_new, to = n_past(w, b) - n_gone(w, b) + t;
         const float *cos = NULL, *sin = NULL;
         if (s->rotary) {
             int64_t position = position_of(w, b, t);
@@ -240,8 +253,9 @@ static void fill_caches(void *arg, int64_t begin, int64_t end, int thread) {
     (void)thread;
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / w->s->n_kv_heads, h = i % w->s->n_kv_heads;
-        td_heads_extend(&w->past_key, &w->present_key, b, h, w->size, n_past(w, b), w->n_new, w->n_present);
-        td_heads_extend(&w->past_value, &w->present_value, b, h, w->size, n_past(w, b), w->n_new, w->n_present);
+        int64_t before = n_past(w, b) - n_gone(w, b);
+        td_heads_extend(&w->past_key, &w->present_key, b, h, w->size, before, w->n_new, w->n_present);
+        td_heads_extend(&w->past_value, &w->present_value, b, h, w->size, before, w->n_new, w->n_present);
     }
 }
 
@@ -249,17 +263,16 @@ static const td_tensor *input(const td_run *r, size_t i) { return i < r->n_input
 
 static treadle_status check_lengths(const gqa_run *w) {
     td_run *r = w->r;
-    const td_tensor *past = input(r, IN_PAST_KEY);
-    int64_t n_kept = past ? past->shape.dims[2] : 0;
 
     if (td_tensor_count(r->in[IN_SEQLENS]) != w->n_batch)
         return td_run_fail(r, "seqlens_k has %lld entries; expected one for each of %lld sequences",
                            (long long)td_tensor_count(r->in[IN_SEQLENS]), (long long)w->n_batch);
     for (int64_t b = 0; b < w->n_batch; b++) {
-        int64_t total = n_total(w, b), before = n_past(w, b);
-        if (total < 1 || before < 0 || before > n_kept || before + w->n_new > w->n_present)
+        int64_t total = n_total(w, b), before = n_past(w, b), gone = n_gone(w, b);
+        if (total < 1 || before < 0 || before - gone > w->n_rows_past || before - gone + w->n_new > w->n_present ||
+            (gone > 0 && gone > before + 1 - w->s->window))
             return td_run_fail(r, "seqlens_k[%lld] is %lld, with %lld new tokens, %lld in the past and room for %lld",
-                               (long long)b, (long long)w->seqlens[b], (long long)w->n_new, (long long)n_kept,
+                               (long long)b, (long long)w->seqlens[b], (long long)w->n_new, (long long)w->n_rows_past,
                                (long long)w->n_present);
     }
     return TREADLE_OK;
@@ -297,7 +310,8 @@ static treadle_status set_up(gqa_run *w) {
     w->size = q->shape.dims[2] / heads_in;
     int64_t total = td_load_i64(TD_INT32, r->in[IN_TOTAL]->data, 0);
     w->first = w->n_new == total;
-    w->n_present = TD_MAX(total, past ? past->shape.dims[2] : 0);
+    w->n_rows_past = past ? past->shape.dims[2] : 0;
+    w->n_present = n_kept(s, w->n_rows_past, w->n_new, total);
     w->seqlens = r->in[IN_SEQLENS]->data;
     if (key) {
         td_shape expected = {3, {w->n_batch, w->n_new, s->n_kv_heads * w->size}};
@@ -410,6 +424,7 @@ static treadle_status attend(const gqa_run *w) {
                                      .out_row = row,
                                      .out_head = w->size,
                                      .causal = s->causal,
+                                     .base = n_gone(w, b),
                                      .first = n_past(w, b),
                                      .window = s->window > 0 ? s->window : 0,
                                      .scale = s->scale != 0 ? s->scale : 1 / sqrtf((float)w->size),
