@@ -85,19 +85,6 @@ static uint64_t special_bytes(uint64_t x) {
     return (((quote - ones) & ~quote) | ((backslash - ones) & ~backslash) | ((x - ones * 0x20) & ~x) | x) & high;
 }
 
-/* Four hex digits; -1 if they are not. */
-static int32_t hex4(const char *p, const char *end) {
-    int32_t value = 0;
-    if (end - p < 4) return -1;
-    for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-        if (digit < 0) return -1;
-        value = value * 16 + digit;
-    }
-    return value;
-}
-
 /* Reads the escape at p (a backslash) into *code_point; returns its length, or 0 with the fault in *why. */
 static int read_escape(const char *p, const char *end, uint32_t *code_point, const char **why) {
     static const char letters[] = "\"\\/bfnrt", meanings[] = "\"\\/\b\f\n\r\t";
@@ -108,12 +95,12 @@ static int read_escape(const char *p, const char *end, uint32_t *code_point, con
     }
     *why = "unknown escape in a string (JSON has \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\uXXXX)";
     if (p + 1 >= end || p[1] != 'u') return 0;
-    int32_t unit = hex4(p + 2, end);
+    int32_t unit = td_parse_hex4(p + 2, end);
     *why = "\\u in a string needs four hex digits";
     if (unit < 0) return 0;
     *code_point = (uint32_t)unit;
     if (unit < 0xD800 || unit > 0xDFFF) return 6;
-    int32_t low = unit < 0xDC00 && end - p >= 8 && p[6] == '\\' && p[7] == 'u' ? hex4(p + 8, end) : -1;
+    int32_t low = unit < 0xDC00 && end - p >= 8 && p[6] == '\\' && p[7] == 'u' ? td_parse_hex4(p + 8, end) : -1;
     *why = "lone surrogate in a string: \\uD800 to \\uDBFF and \\uDC00 to \\uDFFF come in pairs";
     if (low < 0xDC00 || low > 0xDFFF) return 0;
     *code_point = 0x10000 + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(low - 0xDC00);

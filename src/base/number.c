@@ -132,3 +132,15 @@ int td_format_double(double value, char out[TD_DOUBLE_TEXT_BYTES]) {
     }
     return n;
 }
+
+int32_t td_parse_hex4(const char *p, const char *end) {
+    int32_t value = 0;
+    if (end - p < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        char c = p[i];
+        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        if (digit < 0) return -1;
+        value = value * 16 + digit;
+    }
+    return value;
+}

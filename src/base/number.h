@@ -14,4 +14,7 @@ bool td_parse_double(td_str text, double *out);
 enum { TD_DOUBLE_TEXT_BYTES = 32 };
 int td_format_double(double value, char out[TD_DOUBLE_TEXT_BYTES]);
 
+/* The four hex digits at p, as after \u in JSON; -1: they are not there. */
+int32_t td_parse_hex4(const char *p, const char *end);
+
 #endif

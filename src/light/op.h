@@ -171,6 +171,9 @@ treadle_status td_run_view(td_run *r, size_t i, size_t j, const td_tensor *view)
 /* 64-byte aligned scratch until the end of this node's run; several calls give disjoint memory; NULL
  * and err set: out of memory. */
 void *td_run_scratch(td_run *r, size_t bytes);
+/* A dense tensor's numbers as kernels take them: float16 and bfloat16 as float32 in scratch, other types as they are.
+ * *out NULL: t is NULL. */
+treadle_status td_run_widen(td_run *r, const td_tensor *t, const void **out);
 /* Memory until the next run of the context, for what outputs point to (the bytes of strings). NULL and err set:
  * none. */
 void *td_run_keep(td_run *r, size_t bytes);

@@ -2,6 +2,7 @@
 #include "light/session.h"
 
 #include "base/alloc.h"
+#include "tensor/half.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -269,6 +270,16 @@ void *td_run_scratch(td_run *r, size_t bytes) {
     void *memory = td_run_scratch_in(r->ctx, r->ctx->step, bytes);
     if (!memory) td_fail_memory(r->err, "scratch", bytes);
     return memory;
+}
+
+treadle_status td_run_widen(td_run *r, const td_tensor *t, const void **out) {
+    *out = t ? t->data : NULL;
+    if (!t || (t->dtype != TD_FLOAT16 && t->dtype != TD_BFLOAT16)) return TREADLE_OK;
+    float *wide = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof *wide);
+    if (!wide) return TREADLE_OUT_OF_MEMORY;
+    td_to_f32(t->dtype, t->data, td_tensor_count(t), wide);
+    *out = wide;
+    return TREADLE_OK;
 }
 
 void *td_run_keep(td_run *r, size_t bytes) {

@@ -181,23 +181,6 @@ static treadle_status strip(const void *data, td_decoding *decoding, size_t step
 
 /* --- Replace */
 
-typedef struct replace_options {
-    const td_regex *pattern;
-    td_str content;
-} replace_options;
-
-static treadle_status parse_replace(td_loader *loader, const td_json *json, void **data) {
-    replace_options *options = TD_ARENA_NEW(loader->arena, replace_options);
-    const td_json *pattern, *content;
-    if (!options) return td_loader_memory(loader, "a decoder");
-    TD_TRY(td_loader_need(loader, json, "pattern", TD_JSON_OBJECT, &pattern));
-    TD_TRY(td_loader_need(loader, json, "content", TD_JSON_STRING, &content));
-    TD_TRY(td_loader_pattern(loader, pattern, &options->pattern));
-    options->content = td_arena_str(loader->arena, content->string);
-    *data = options;
-    return options->content.p ? TREADLE_OK : td_loader_memory(loader, "a decoder");
-}
-
 /* Appends text with every match replaced. */
 static treadle_status replace_all(td_decoding *decoding, td_decoder_state *state, const td_regex *pattern,
                                   td_str content, td_str text, td_buf *out) {
@@ -216,7 +199,7 @@ static treadle_status replace_all(td_decoding *decoding, td_decoder_state *state
 }
 
 static treadle_status replace(const void *data, td_decoding *decoding, size_t step, const td_fragment *fragment) {
-    const replace_options *options = data;
+    const td_replace *options = data;
     td_decoder_state *state = state_of(decoding, step);
     if (!fragment) return TREADLE_OK;
     td_buf_clear(&state->scratch);
@@ -390,14 +373,14 @@ static bool always(const void *data) {
     return true;
 }
 
-static bool replaces_chars(const void *data) { return td_regex_is_char(((const replace_options *)data)->pattern); }
+static bool replaces_chars(const void *data) { return td_regex_is_char(((const td_replace *)data)->pattern); }
 
 static const td_part_kind kinds[] = {
     {.type = "ByteLevel", .decode = byte_level, .joins = true},
     {.type = "ByteFallback", .decode = byte_fallback, .joins = true},
     {.type = "Fuse", .decode = fuse, .joins = true, .takes_fragments = always},
     {.type = "Strip", .parse = parse_strip, .decode = strip, .takes_fragments = always},
-    {.type = "Replace", .parse = parse_replace, .decode = replace, .takes_fragments = replaces_chars},
+    {.type = "Replace", .parse = td_loader_replace, .decode = replace, .takes_fragments = replaces_chars},
     {.type = "Metaspace", .parse = parse_metaspace, .decode = metaspace, .takes_fragments = always},
     {.type = "WordPiece", .parse = parse_word_piece, .decode = word_piece},
     {.type = "CTC", .parse = parse_ctc, .decode = ctc},

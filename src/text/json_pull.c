@@ -59,19 +59,6 @@ treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more) {
     return TREADLE_OK;
 }
 
-/* Four hex digits at p, or -1. */
-static int32_t hex4(const char *p, size_t left) {
-    int32_t value = 0;
-    if (left < 4) return -1;
-    for (int i = 0; i < 4; i++) {
-        char c = p[i];
-        int digit = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-        if (digit < 0) return -1;
-        value = value * 16 + digit;
-    }
-    return value;
-}
-
 /* Appends what the escape at pull->at (the byte after the backslash) stands for, and moves past it. */
 static treadle_status unescape(td_pull *pull) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
@@ -85,12 +72,12 @@ static treadle_status unescape(td_pull *pull) {
         return TREADLE_OK;
     }
     size_t start = pull->at;
-    int32_t unit = hex4(p + start, pull->end - start);
+    int32_t unit = td_parse_hex4(p + start, p + pull->end);
     if (unit < 0) return td_pull_fail(pull, start, "four hex digits");
     pull->at += 4;
     uint32_t code_point = (uint32_t)unit;
     if (unit >= 0xD800 && unit < 0xDC00 && pull->end - pull->at >= 6 && p[pull->at] == '\\' && p[pull->at + 1] == 'u') {
-        int32_t low = hex4(p + pull->at + 2, pull->end - pull->at - 2);
+        int32_t low = td_parse_hex4(p + pull->at + 2, p + pull->end);
         if (low >= 0xDC00 && low < 0xE000) {
             code_point = 0x10000u + ((uint32_t)(unit - 0xD800) << 10) + (uint32_t)(low - 0xDC00);
             pull->at += 6;

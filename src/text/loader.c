@@ -127,3 +127,16 @@ treadle_status td_steps_load(td_loader *loader, const td_slot *slot, const td_js
     }
     return unknown_kind(loader, slot, type);
 }
+
+treadle_status td_loader_replace(td_loader *loader, const td_json *object, void **out) {
+    td_replace *replace = TD_ARENA_NEW(loader->arena, td_replace);
+    const td_json *pattern, *content;
+    if (!replace) return td_loader_memory(loader, "a replacement");
+    TD_TRY(td_loader_need(loader, object, "pattern", TD_JSON_OBJECT, &pattern));
+    TD_TRY(td_loader_need(loader, object, "content", TD_JSON_STRING, &content));
+    TD_TRY(td_loader_pattern(loader, pattern, &replace->pattern));
+    replace->content = td_arena_str(loader->arena, content->string);
+    if (!replace->content.p) return td_loader_memory(loader, "a replacement");
+    *out = replace;
+    return TREADLE_OK;
+}

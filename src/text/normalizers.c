@@ -109,26 +109,8 @@ static treadle_status strip(const void *data, td_work *work, td_str in, td_buf *
 
 /* --- Replace */
 
-typedef struct replace_options {
-    const td_regex *pattern;
-    td_str content;
-} replace_options;
-
-static treadle_status parse_replace(td_loader *loader, const td_json *json, void **data) {
-    replace_options *options = TD_ARENA_NEW(loader->arena, replace_options);
-    const td_json *pattern, *content;
-    if (!options) return td_loader_memory(loader, "a normalizer");
-    TD_TRY(td_loader_need(loader, json, "pattern", TD_JSON_OBJECT, &pattern));
-    TD_TRY(td_loader_need(loader, json, "content", TD_JSON_STRING, &content));
-    TD_TRY(td_loader_pattern(loader, pattern, &options->pattern));
-    options->content = td_arena_str(loader->arena, content->string);
-    if (!options->content.p) return td_loader_memory(loader, "a normalizer");
-    *data = options;
-    return TREADLE_OK;
-}
-
 static treadle_status replace(const void *data, td_work *work, td_str in, td_buf *out, treadle_error *err) {
-    const replace_options *options = data;
+    const td_replace *options = data;
     size_t at = 0;
     work->matches.n = 0;
     TD_TRY(td_regex_find_all(options->pattern, &work->regex, in, &work->matches, err));
@@ -242,7 +224,7 @@ static const td_part_kind kinds[] = {
     {.type = "StripAccents", .normalize = strip_accents},
     {.type = "Nmt", .normalize = nmt},
     {.type = "Strip", .parse = parse_strip, .normalize = strip},
-    {.type = "Replace", .parse = parse_replace, .normalize = replace},
+    {.type = "Replace", .parse = td_loader_replace, .normalize = replace},
     {.type = "Prepend", .parse = parse_prepend, .normalize = prepend},
     {.type = "ByteLevel", .normalize = byte_level},
     {.type = "BertNormalizer", .parse = parse_word_piece_text, .normalize = word_piece_text},

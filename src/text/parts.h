@@ -39,6 +39,12 @@ treadle_status td_loader_memory(td_loader *loader, const char *what);
 /* A compiled pattern that lives as long as the tokenizer, from {"String": s} or {"Regex": s}. */
 treadle_status td_loader_pattern(td_loader *loader, const td_json *pattern, const td_regex **out);
 treadle_status td_loader_literal(td_loader *loader, const td_json *at, td_str text, const td_regex **out);
+/* What the Replace normalizer and the Replace decoder do. */
+typedef struct td_replace {
+    const td_regex *pattern;
+    td_str content;
+} td_replace;
+treadle_status td_loader_replace(td_loader *loader, const td_json *object, void **out); /* *out: a td_replace */
 /* A member of a kind that must be there. */
 treadle_status td_loader_need(td_loader *loader, const td_json *object, const char *key, td_json_kind kind,
                               const td_json **out);

@@ -1,29 +1,16 @@
 /* Memory: no allocation per token, and every allocation failing in turn over open, generate and close. */
-#include <limits.h>
-#include <stdatomic.h>
 #include <stdio.h>
 
-#include "base/alloc.h"
+#include "support/allocations.h"
 #include "support/pipelines.h"
 #include "support/test.h"
-
-static atomic_int calls;
-static int fail_at = INT_MAX;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    return atomic_fetch_add(&calls, 1) + 1 == fail_at;
-}
 
 static int counts[40];
 static int n_counts;
 
 static bool count(void *ctx, const treadle_token *token) {
     (void)ctx;
-    if (token->row == 0 && n_counts < 40) counts[n_counts++] = atomic_load(&calls);
+    if (token->row == 0 && n_counts < 40) counts[n_counts++] = td_test_allocations;
     return true;
 }
 
@@ -163,11 +150,11 @@ TEST(every_allocation_of_several_sessions_may_fail) {
     for (int f = 0; f < N_MEDIA; f++) {
         int n = 1;
         for (;; n += n > 400 ? 7 : 1) {
-            atomic_store(&calls, 0);
-            fail_at = n;
+            td_test_allocations = 0;
+            td_test_fail_at = n;
             bool done = media_life(f);
-            int made = atomic_load(&calls);
-            fail_at = INT_MAX;
+            int made = td_test_allocations;
+            td_test_fail_at = INT_MAX;
             if ((done && made < n) || !CHECK(n < 100000)) break;
         }
         CHECK(n > 100);
@@ -224,11 +211,11 @@ TEST(every_allocation_may_fail) {
     const char *folder = td_test_folder("gqa");
     int n = 1, step = 1;
     for (;; n += step) {
-        atomic_store(&calls, 0);
-        fail_at = n;
+        td_test_allocations = 0;
+        td_test_fail_at = n;
         bool done = whole_life(folder);
-        int made = atomic_load(&calls);
-        fail_at = INT_MAX;
+        int made = td_test_allocations;
+        td_test_fail_at = INT_MAX;
         if (done && made < n) break;
         if (n > 4000) step = 7; /* the tail repeats */
         if (n > 100000) {

@@ -1,5 +1,6 @@
 /* Each allocation in turn fails, alone and with all that follow: base answers TREADLE_OUT_OF_MEMORY or false, keeps
  * what it had, and leaks nothing (the sanitizers look). */
+#include "support/allocations.h"
 #include "support/test.h"
 
 #include "base/alloc.h"
@@ -8,35 +9,22 @@
 #include "base/map.h"
 #include "base/pool.h"
 
-#include <limits.h>
 #include <stdio.h>
-
-static int calls, fail_at = INT_MAX;
-static bool fail_all_after;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    calls++;
-    return calls == fail_at || (fail_all_after && calls > fail_at);
-}
 
 /* Runs work(), which returns false if it met a failure, until a run meets none. */
 static void sweep(bool (*work)(void)) {
     for (int all = 0; all < 2; all++) {
-        fail_all_after = all != 0;
+        td_test_fail_after = all != 0;
         bool done = false;
         int n = 0;
         while (!done && n < 100000) {
-            calls = 0;
-            fail_at = ++n;
+            td_test_allocations = 0;
+            td_test_fail_at = ++n;
             done = work();
-            if (!done && calls < n) FAIL("failed without a reason at %d", n);
-            if (done && calls >= n) FAIL("failure of allocation %d went unnoticed", n);
+            if (!done && td_test_allocations < n) FAIL("failed without a reason at %d", n);
+            if (done && td_test_allocations >= n) FAIL("failure of allocation %d went unnoticed", n);
         }
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
         CHECK(n > 1);
     }
 }

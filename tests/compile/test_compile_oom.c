@@ -1,6 +1,7 @@
 /* Each allocation of a build fails in turn, alone and with all that follow: the answer is TREADLE_OUT_OF_MEMORY,
  * nothing is leaked (the sanitizers look) and nothing is left on disk. The same for reading the model that comes out.
  * timeout: 300 */
+#include "support/allocations.h"
 #include "support/test.h"
 
 #include "base/alloc.h"
@@ -8,20 +9,7 @@
 #include "compile/compile.h"
 #include "onnx/model.h"
 
-#include <limits.h>
 #include <stdio.h>
-
-static int calls, fail_at = INT_MAX;
-static bool fail_all_after;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    calls++;
-    return calls == fail_at || (fail_all_after && calls > fail_at);
-}
 
 static const char *source, *out_dir;
 
@@ -49,14 +37,14 @@ static treadle_status read_back(treadle_error *err) {
 
 static void sweep(treadle_status (*work)(treadle_error *), bool leaves_folder) {
     for (int all = 0; all < 2; all++) {
-        fail_all_after = all != 0;
+        td_test_fail_after = all != 0;
         for (int n = 1;; n++) {
             treadle_error err = {0};
-            calls = 0;
-            fail_at = n;
+            td_test_allocations = 0;
+            td_test_fail_at = n;
             treadle_status status = work(&err);
-            bool reached = calls >= n;
-            fail_at = INT_MAX;
+            bool reached = td_test_allocations >= n;
+            td_test_fail_at = INT_MAX;
             if (status == TREADLE_OK && !reached) {
                 CHECK(n > (leaves_folder ? 3 : 50)); /* the hook is in place */
                 break;

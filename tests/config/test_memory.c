@@ -1,22 +1,11 @@
 /* Each allocation of reading a config fails in turn: TREADLE_OUT_OF_MEMORY, or a config as if nothing had happened;
  * nothing is leaked (the sanitizers look). */
-#include <limits.h>
 #include <string.h>
 
-#include "base/alloc.h"
 #include "config/config.h"
+#include "support/allocations.h"
 #include "support/pipelines.h"
 #include "support/test.h"
-
-static int calls, fail_at = INT_MAX;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    return ++calls == fail_at;
-}
 
 static treadle_status read_text(const char *text, size_t *n_messages) {
     static const treadle_setting settings[] = {{"/generation/stop/0", "\"x\""}, {"/search/top_k", "2"}};
@@ -55,14 +44,14 @@ TEST(every_allocation_may_fail) {
     };
     for (size_t i = 0; i < TD_COUNT(texts); i++) {
         size_t n_messages, n_whole;
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
         REQUIRE(read_text(texts[i], &n_whole) == TREADLE_OK);
         for (int n = 1;; n++) {
-            calls = 0;
-            fail_at = n;
+            td_test_allocations = 0;
+            td_test_fail_at = n;
             treadle_status status = read_text(texts[i], &n_messages);
-            bool reached = calls >= n;
-            fail_at = INT_MAX;
+            bool reached = td_test_allocations >= n;
+            td_test_fail_at = INT_MAX;
             if (!reached) break;
             CHECK(status == TREADLE_OUT_OF_MEMORY || (status == TREADLE_OK && n_messages == n_whole));
         }

@@ -1,22 +1,12 @@
 /* Each allocation of ours fails in turn while a session on ONNX Runtime is opened, run with strided, sequence
  * and string values, and closed: the answer is TREADLE_OUT_OF_MEMORY, never another failure, and nothing
  * leaks (the sanitizers look). */
+#include "support/allocations.h"
 #include "support/test.h"
 
 #include "engine/engine.h"
 
-#include <limits.h>
 #include <stdio.h>
-
-static int calls, fail_at = INT_MAX;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    return ++calls == fail_at;
-}
 
 static const char options_text[] =
     "{\"graph_optimization_level\": \"ORT_ENABLE_BASIC\", \"log_id\": \"x\", \"session.disable_prepacking\": \"1\"}";
@@ -50,19 +40,19 @@ static void sweep(const scenario *s) {
     td_arena arena = {0};
     td_json *options = NULL;
     treadle_error err = {0};
-    fail_at = INT_MAX;
+    td_test_fail_at = INT_MAX;
     CHECK_OK(td_json_parse(TD_STR(options_text), NULL, &arena, &options, &err), &err);
-    calls = 0;
+    td_test_allocations = 0;
     CHECK_OK(run(s, options, &err), &err);
-    int n = calls;
+    int n = td_test_allocations;
     CHECK(n > 15);
     for (int i = 1; i <= n; i++) {
-        calls = 0;
-        fail_at = i;
+        td_test_allocations = 0;
+        td_test_fail_at = i;
         treadle_status status = run(s, options, &err);
         if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY) FAIL("failure at %d of %d: %s", i, n, err.message);
     }
-    fail_at = INT_MAX;
+    td_test_fail_at = INT_MAX;
     td_arena_free(&arena);
 }
 

@@ -2,20 +2,9 @@
  * node around and the node inside; steady states that allocate nothing. What comes out of right ones is
  * in data/control_* (test_run). */
 #include "light/cases.h"
+#include "support/allocations.h"
 
-#include "base/alloc.h"
 #include "base/arena.h"
-
-static int calls;
-static bool counting;
-
-bool td_alloc_test_fails(size_t bytes);
-
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    if (counting) calls++;
-    return false;
-}
 
 enum { MAX_NODES = 8 };
 
@@ -394,11 +383,10 @@ TEST(steady_states_allocate_nothing) {
             if (!read_set(cases[c], set, light, &data)) continue;
             for (int round = 0; round < 6; round++) {
                 td_value outputs[MAX_PORTS] = {0};
-                calls = 0;
-                counting = round >= 4;
+                td_test_allocations = 0;
                 CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
-                counting = false;
-                if (calls) FAIL("%s, set %d, run %d: %d allocations", cases[c], set, round, calls);
+                int n = td_test_allocations;
+                if (round >= 4 && n) FAIL("%s, set %d, run %d: %d allocations", cases[c], set, round, n);
             }
             free_set(&data);
         }

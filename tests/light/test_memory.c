@@ -1,24 +1,10 @@
 /* Allocations: a steady state has none; each allocation in turn fails and leaves a clean status and no leak; several
  * contexts run at once. labels: threads */
 #include "light/cases.h"
+#include "support/allocations.h"
 
-#include "base/alloc.h"
-
-#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
-
-static int calls, fail_at = INT_MAX;
-static bool counting;
-
-bool td_alloc_test_fails(size_t bytes);
-
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    if (!counting) return false;
-    calls++;
-    return calls == fail_at;
-}
 
 /* Twenty tokens after a prefill, caches growing in bound memory, positions picked or not: nothing is allocated. */
 TEST(steady_state_allocates_nothing) {
@@ -43,11 +29,9 @@ TEST(steady_state_allocates_nothing) {
             from->tensor = to->tensor;
             from->tensor.shape.dims[2] = length;
         }
-        calls = 0;
-        counting = step >= 4;
+        td_test_allocations = 0;
         CHECK_OK(td_light_run(ctx, in, out, NULL, &err), &err);
-        counting = false;
-        CHECK_EQ_INT(calls, 0);
+        if (step >= 4) CHECK_EQ_INT(td_test_allocations, 0);
         length += n_new;
     }
     td_light_ctx_free(ctx);
@@ -66,11 +50,9 @@ TEST(growing_values_are_replanned_rarely) {
     for (int64_t n = 1; n <= 2000; n++) {
         td_value in[1] = {{.kind = TD_VALUE_TENSOR}}, out[2] = {0};
         td_tensor_view(&in[0].tensor, TD_FLOAT, &(td_shape){3, {1, n, 7}}, x);
-        calls = 0;
-        counting = true;
+        td_test_allocations = 0;
         CHECK_OK(td_light_run(ctx, in, out, NULL, &err), &err);
-        counting = false;
-        runs_that_allocate += calls > 0;
+        runs_that_allocate += td_test_allocations > 0;
     }
     CHECK(runs_that_allocate < 60);
     if (runs_that_allocate >= 60) FAIL("%d runs allocated", runs_that_allocate);
@@ -96,7 +78,7 @@ static bool whole_life(const char *name, const data_set *sets, size_t n_sets, co
     if (status != TREADLE_OK) {
         CHECK_EQ_INT(status, TREADLE_OUT_OF_MEMORY);
         CHECK_EQ_INT(err.code, status);
-        if (status != TREADLE_OUT_OF_MEMORY) FAIL("%s at allocation %d: %s", name, fail_at, err.message);
+        if (status != TREADLE_OUT_OF_MEMORY) FAIL("%s at allocation %d: %s", name, td_test_fail_at, err.message);
     }
     td_light_ctx_free(ctx);
     td_light_close(light);
@@ -118,14 +100,12 @@ TEST(every_allocation_fails_once) {
         td_light_close(light);
         bool done = false;
         for (int n = 1; !done && n < 100000; n++) {
-            calls = 0;
-            fail_at = n;
-            counting = true;
+            td_test_allocations = 0;
+            td_test_fail_at = n;
             done = whole_life(swept[c], sets, n_sets + 1, &options);
-            counting = false;
-            if (done && calls >= n) FAIL("%s: the failure of allocation %d went unnoticed", swept[c], n);
+            if (done && td_test_allocations >= n) FAIL("%s: the failure of allocation %d went unnoticed", swept[c], n);
         }
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
         for (size_t s = 0; s < n_sets; s++) free_set(&sets[s]);
     }
 }

@@ -1,23 +1,12 @@
 /* Each allocation in turn fails while sound is decoded, resampled, a config is read and features are made:
  * TREADLE_OUT_OF_MEMORY and no leak (the sanitizers look). */
+#include "support/allocations.h"
 #include "support/test.h"
 
-#include "base/alloc.h"
 #include "media/audio.h"
 
-#include <limits.h>
 #include <math.h>
 #include <string.h>
-
-static int calls, fail_at = INT_MAX;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    return ++calls == fail_at;
-}
 
 static const char config[] =
     "{\"sampling_rate\": 16000, \"steps\": [{\"step\": \"clip\", \"seconds\": 0.1}, {\"step\": \"pad\", \"left\": 100}, "
@@ -66,15 +55,15 @@ static treadle_status everything(const uint8_t *wav, size_t n_bytes) {
 TEST(every_allocation) {
     uint8_t wav[44 + 2 * 1000];
     size_t n = make_wav(wav, 1000);
-    calls = 0;
+    td_test_allocations = 0;
     CHECK_EQ_INT(everything(wav, n), TREADLE_OK);
-    int all = calls;
+    int all = td_test_allocations;
     CHECK(all > 20);
     for (int i = 1; i <= all; i++) {
-        calls = 0;
-        fail_at = i;
+        td_test_allocations = 0;
+        td_test_fail_at = i;
         treadle_status status = everything(wav, n);
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
         if (!CHECK_EQ_INT(status, TREADLE_OUT_OF_MEMORY)) {
             FAIL("allocation %d of %d", i, all);
             return;

@@ -1,20 +1,9 @@
 /* Every allocation failing in turn while plans of several kinds are made: an error or a plan, never a leak or a
  * crash. */
-#include <limits.h>
 
-#include "base/alloc.h"
+#include "support/allocations.h"
 #include "support/graphs.h"
 #include "support/test.h"
-
-static int calls, fail_at = INT_MAX;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    return ++calls == fail_at;
-}
 
 static const td_test_graph speech[] = {
     {"encoder.onnx", "input_features:f[b,80,t]",
@@ -51,7 +40,7 @@ TEST(any_allocation_may_fail) {
     } rows[] = {{"speech", speech}, {"images", images}, {"staged", staged}, {"transducer", transducer}};
     for (size_t i = 0; i < TD_COUNT(rows); i++) {
         td_planned p;
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
         td_test_plan(&p, rows[i].folder, rows[i].files,
                      i == 1 ? "{\"version\": 2, \"tokens\": {\"image_token\": 5}}" : NULL);
         CHECK_EQ_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "");
@@ -63,11 +52,11 @@ TEST(any_allocation_may_fail) {
             td_arena arena;
             td_arena_init(&arena);
             td_messages_init(&messages, &arena);
-            calls = 0;
-            fail_at = n;
+            td_test_allocations = 0;
+            td_test_fail_at = n;
             treadle_status status = td_plan_build(p.config, &messages, &plan, &err);
-            made = calls < n;
-            fail_at = INT_MAX;
+            made = td_test_allocations < n;
+            td_test_fail_at = INT_MAX;
             if (status != TREADLE_OK && !CHECK_EQ_INT(status, TREADLE_OUT_OF_MEMORY)) made = true;
             if (status == TREADLE_OK && !CHECK_EQ_UINT(plan->n_steps, p.plan->n_steps)) made = true;
             td_plan_free(plan);

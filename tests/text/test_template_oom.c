@@ -1,23 +1,9 @@
 /* Each allocation of parsing and rendering fails in turn: the answer is TREADLE_OUT_OF_MEMORY, or the right text where
  * the failure did not matter, and nothing leaks (the sanitizers look). */
+#include "support/allocations.h"
 #include "support/test.h"
 
-#include "base/alloc.h"
 #include "text/template.h"
-
-#include <limits.h>
-
-static int calls, fail_at = INT_MAX;
-static bool fail_all_after;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    calls++;
-    return calls == fail_at || (fail_all_after && calls > fail_at);
-}
 
 static const char source[] =
     "{% macro f(a, b=2) %}{{ a }}{{ b }}{{ varargs }}{{ kwargs }}{{ caller() if caller }}{% endmacro %}"
@@ -42,7 +28,7 @@ static bool work(const td_json *context) {
     if (status == TREADLE_OK) status = td_template_render_spans(t, NULL, context, &out, &spans, &err);
     if (status == TREADLE_OK && whole.p) CHECK_EQ_STR(out.p, whole.p);
     else if (status == TREADLE_OK) td_buf_str(&whole, td_buf_view(&out));
-    else if (status != TREADLE_OUT_OF_MEMORY) FAIL("failure at %d: %s", fail_at, err.message);
+    else if (status != TREADLE_OUT_OF_MEMORY) FAIL("failure at %d: %s", td_test_fail_at, err.message);
     if (status != TREADLE_OK) CHECK(out.n == 0 && spans.n == 0);
     td_template_free(t);
     td_buf_free(&out);
@@ -54,17 +40,17 @@ TEST(every_allocation_fails) {
     td_arena arena = {0};
     td_json *context;
     CHECK_OK(td_json_parse(TD_STR(context_text), NULL, &arena, &context, NULL), NULL);
-    calls = 0;
+    td_test_allocations = 0;
     REQUIRE(work(context));
-    int n = calls;
+    int n = td_test_allocations;
     CHECK(n > 20);
     for (int all = 0; all < 2; all++) {
-        fail_all_after = all != 0;
-        for (fail_at = 1; fail_at <= n; fail_at++) {
-            calls = 0;
+        td_test_fail_after = all != 0;
+        for (td_test_fail_at = 1; td_test_fail_at <= n; td_test_fail_at++) {
+            td_test_allocations = 0;
             work(context);
         }
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
     }
     td_buf_free(&whole);
     td_arena_free(&arena);

@@ -1,21 +1,9 @@
 /* Each allocation in turn fails while a tokenizer is loaded, encodes, decodes and streams: TREADLE_OUT_OF_MEMORY, a
  * result as it was before, and no leak (the sanitizers look). */
+#include "support/allocations.h"
 #include "support/test.h"
 
-#include "base/alloc.h"
 #include "text/sink.h"
-
-#include <limits.h>
-
-static int calls, fail_at = INT_MAX;
-
-bool td_alloc_test_fails(size_t bytes);
-
-/* Called by base/alloc.c before every allocation. */
-bool td_alloc_test_fails(size_t bytes) {
-    (void)bytes;
-    return ++calls == fail_at;
-}
 
 static const char *const files[] = {
     ("{\"added_tokens\":[{\"id\":9,\"content\":\"<S>\",\"special\":true,\"normalized\":true},{\"id\":10,\"content\":\"<e>\"}],"
@@ -78,7 +66,7 @@ static bool work(const char *file) {
         td_tokenizer_free(tokenizer);
     }
     if (status != TREADLE_OK && status != TREADLE_OUT_OF_MEMORY)
-        FAIL("allocation %d: status %d, %s", fail_at, status, err.message);
+        FAIL("allocation %d: status %d, %s", td_test_fail_at, status, err.message);
     return status == TREADLE_OK;
 }
 
@@ -86,14 +74,14 @@ TEST(sweep) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         int n = 0, n_unnoticed = 0;
         for (bool reached = true; reached && n < 20000;) {
-            calls = 0;
-            fail_at = ++n;
+            td_test_allocations = 0;
+            td_test_fail_at = ++n;
             bool done = work(files[i]);
-            reached = calls >= n;
+            reached = td_test_allocations >= n;
             if (!done && !reached) FAIL("file %zu: failed without a reason at %d", i, n);
             n_unnoticed += done && reached;
         }
-        fail_at = INT_MAX;
+        td_test_fail_at = INT_MAX;
         CHECK(n > 50);
         /* PCRE2 does without what it cannot have for its faster code; nothing else may. */
         if (n_unnoticed > (i == 0 ? 20 : 0))
@@ -113,11 +101,11 @@ TEST(stream_allocates_nothing) {
         CHECK_OK(td_tokenizer_load(td_str_from(files[i]), (td_str){0}, &tokenizer, &err), &err);
         CHECK_OK(td_text_sink_open(&sink, tokenizer, false, &stop, 1, &err), &err);
         for (int n = 0; n < 3000; n++) {
-            if (n == 100) calls = 0;
+            if (n == 100) td_test_allocations = 0;
             td_buf_clear(&out);
             CHECK_OK(td_text_sink_push(&sink, n % 6, &out, &stopped, &err), &err);
         }
-        CHECK_EQ_INT(calls, 0);
+        CHECK_EQ_INT(td_test_allocations, 0);
         td_text_sink_close(&sink);
         td_buf_free(&out);
         td_tokenizer_free(tokenizer);

@@ -128,21 +128,16 @@ static void planes_f64(void *arg, int64_t begin, int64_t end, int thread) {
 
 /* --- float16 and bfloat16 --- */
 
-static treadle_status widened(td_run *r, const td_tensor *t, const float **out) {
-    float *wide = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof(float));
-    if (!wide) return TREADLE_OUT_OF_MEMORY;
-    td_to_f32(t->dtype, t->data, td_tensor_count(t), wide);
-    *out = wide;
-    return TREADLE_OK;
-}
-
 static treadle_status run_half(td_run *r, const conv_state *s, td_conv_job *job) {
     const td_tensor *y = r->out[0];
 
-    TD_TRY(widened(r, r->in[0], &job->x));
-    job->w = s->w;
-    if (!job->w) TD_TRY(widened(r, r->in[1], &job->w));
-    if (r->n_inputs > 2 && r->in[2]) TD_TRY(widened(r, r->in[2], &job->bias));
+    const void *x, *w = s->w, *bias = NULL;
+    TD_TRY(td_run_widen(r, r->in[0], &x));
+    if (!w) TD_TRY(td_run_widen(r, r->in[1], &w));
+    if (r->n_inputs > 2) TD_TRY(td_run_widen(r, r->in[2], &bias));
+    job->x = x;
+    job->w = w;
+    job->bias = bias;
     job->y = td_run_scratch(r, (size_t)td_tensor_count(y) * sizeof(float));
     if (!job->y) return TREADLE_OUT_OF_MEMORY;
     TD_TRY(td_conv_run(r, &s->kernels, job));

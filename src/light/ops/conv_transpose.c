@@ -317,17 +317,6 @@ static treadle_status run_products(td_run *r, transpose_run *t) {
     return TREADLE_OK;
 }
 
-static treadle_status widened(td_run *r, size_t i, const void **out) {
-    const td_tensor *t = i < r->n_inputs ? r->in[i] : NULL;
-    *out = t ? t->data : NULL;
-    if (!t || t->dtype == TD_FLOAT || t->dtype == TD_DOUBLE) return TREADLE_OK;
-    float *wide = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof *wide);
-    if (!wide) return TREADLE_OUT_OF_MEMORY;
-    td_to_f32(t->dtype, t->data, td_tensor_count(t), wide);
-    *out = wide;
-    return TREADLE_OK;
-}
-
 static treadle_status transpose_run_op(td_run *r) {
     const transpose_state *s = r->state;
     const td_shape *x = &r->in[0]->shape, *w = &r->in[1]->shape;
@@ -344,15 +333,15 @@ static treadle_status transpose_run_op(td_run *r) {
     t.x_plane = td_window_count(t.w.out, t.w.n);
     t.y_plane = td_window_count(t.w.in, t.w.n);
     t.taps = td_window_count(t.w.kernel, t.w.n);
-    TD_TRY(widened(r, 0, &t.x));
-    TD_TRY(widened(r, 2, &t.bias));
+    TD_TRY(td_run_widen(r, r->in[0], &t.x));
+    TD_TRY(td_run_widen(r, r->n_inputs > 2 ? r->in[2] : NULL, &t.bias));
     t.y = half ? td_run_scratch(r, (size_t)td_tensor_count(y) * sizeof(float)) : y->data;
     if (!t.y) return TREADLE_OUT_OF_MEMORY;
     start_with_bias(&t);
     if (has_products(s, x->dims[1])) {
         TD_TRY(run_products(r, &t));
     } else {
-        TD_TRY(widened(r, 1, &t.weights));
+        TD_TRY(td_run_widen(r, r->in[1], &t.weights));
         td_pool_range(r->pool, td_tensor_count(y) / t.y_plane, TD_MAX(1, 16384 / TD_MAX(1, t.x_plane * t.taps)), 1,
                       s->dtype == TD_DOUBLE ? direct_planes_f64 : direct_planes_f32, &t);
     }

@@ -145,17 +145,6 @@ static void multiply_f32(td_run *run, const deform_run *r, const float *w, const
     }
 }
 
-static treadle_status widened(td_run *r, size_t i, const void **out) {
-    const td_tensor *t = i < r->n_inputs ? r->in[i] : NULL;
-    *out = t ? t->data : NULL;
-    if (!t || t->dtype == TD_FLOAT || t->dtype == TD_DOUBLE) return TREADLE_OK;
-    float *wide = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof *wide);
-    if (!wide) return TREADLE_OUT_OF_MEMORY;
-    td_to_f32(t->dtype, t->data, td_tensor_count(t), wide);
-    *out = wide;
-    return TREADLE_OK;
-}
-
 static treadle_status deform_run_op(td_run *r) {
     const deform_state *s = r->state;
     const td_tensor *y = r->out[0];
@@ -176,8 +165,8 @@ static treadle_status deform_run_op(td_run *r) {
     bool half = y->dtype != TD_FLOAT && !w.wide;
     result = half ? td_run_scratch(r, (size_t)td_tensor_count(y) * sizeof(float)) : y->data;
     if (!w.columns || !scratch || !result) return TREADLE_OUT_OF_MEMORY;
-    TD_TRY(widened(r, W, &weights));
-    TD_TRY(widened(r, BIAS, &bias));
+    TD_TRY(td_run_widen(r, r->in[W], &weights));
+    TD_TRY(td_run_widen(r, r->n_inputs > BIAS ? r->in[BIAS] : NULL, &bias));
     for (w.item = 0; w.item < w.job.batch; w.item++) {
         td_pool_range(r->pool, w.job.channels * w.taps, TD_MAX(1, 1024 / w.positions), 1, sample_rows, &w);
         if (w.wide) multiply_f64(&w, weights, bias, (double *)result + w.item * each);

@@ -114,18 +114,6 @@ static treadle_status check_ids(td_run *r, const char *name, const int32_t *ids,
     return TREADLE_OK;
 }
 
-static treadle_status as_f32(td_run *r, const td_tensor *t, const float **out) {
-    int64_t n = td_tensor_count(t);
-    float *copy = t->data;
-    if (t->dtype != TD_FLOAT) {
-        copy = td_run_scratch(r, (size_t)n * sizeof *copy);
-        if (!copy) return TREADLE_OUT_OF_MEMORY;
-        td_to_f32(t->dtype, t->data, n, copy);
-    }
-    *out = copy;
-    return TREADLE_OK;
-}
-
 /* Words of each sequence: ones of the mask; without a mask 0. */
 static void count_words(const td_run *r, const td_tensor *mask, int64_t n_batch, int64_t n_tokens) {
     td_tensor *out = r->n_outputs > OUT_MASK_INDEX ? r->out[OUT_MASK_INDEX] : NULL;
@@ -165,8 +153,11 @@ static treadle_status embed_run(td_run *r) {
     if (!where && n_tokens > j.places->shape.dims[0])
         return td_run_fail(r, "%lld tokens, position_embedding has %lld rows", (long long)n_tokens,
                            (long long)j.places->shape.dims[0]);
-    TD_TRY(as_f32(r, r->in[IN_GAMMA], &j.gamma));
-    TD_TRY(as_f32(r, r->in[IN_BETA], &j.beta));
+    const void *gamma, *beta;
+    TD_TRY(td_run_widen(r, r->in[IN_GAMMA], &gamma));
+    TD_TRY(td_run_widen(r, r->in[IN_BETA], &beta));
+    j.gamma = gamma;
+    j.beta = beta;
     j.room = td_run_scratch(r, (size_t)td_pool_threads(r->pool) * 2 * (size_t)j.n * sizeof *j.room);
     if (!j.room) return TREADLE_OUT_OF_MEMORY;
     td_pool_range(r->pool, count, TD_MAX(1, GRAIN / j.n), 1, embed_rows, &j);

@@ -240,18 +240,13 @@ static treadle_status pool_run_op(td_run *r) {
     bool half = x->dtype == TD_FLOAT16 || x->dtype == TD_BFLOAT16;
 
     if (!any || td_tensor_count(any) == 0) return TREADLE_OK;
-    int64_t planes = x->shape.dims[0] * x->shape.dims[1], count = td_tensor_count(any);
+    int64_t count = td_tensor_count(any);
     td_window_place(&p.s->window, &x->shape, NULL, &p.w);
     p.in = td_window_count(p.w.in, p.w.n);
     p.out = td_window_count(p.w.out, p.w.n);
     p.y = y ? y->data : NULL;
-    if (half) {
-        float *wide = td_run_scratch(r, (size_t)(planes * p.in) * sizeof *wide);
-        if (!wide) return TREADLE_OUT_OF_MEMORY;
-        td_to_f32(x->dtype, x->data, planes * p.in, wide);
-        p.x = wide;
-        p.dtype = TD_FLOAT;
-    }
+    TD_TRY(td_run_widen(r, x, &p.x));
+    if (half) p.dtype = TD_FLOAT;
     if (half || !y) p.y = td_run_scratch(r, (size_t)count * (size_t)td_dtype_bits(p.dtype) / 8);
     if (!p.y) return TREADLE_OUT_OF_MEMORY;
     TD_TRY(prepare_spans(r, &p));

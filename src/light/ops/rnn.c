@@ -132,18 +132,6 @@ static void multiply_f64(const void *ctx, int part, const void *a, int64_t rows,
 
 /* --- run --- */
 
-/* Input i in the type that the recurrence works in; NULL if absent. */
-static treadle_status working_input(td_run *r, const rnn_state *s, size_t i, const void **out) {
-    const td_tensor *t = td_rnn_input(r, i);
-    *out = t ? t->data : NULL;
-    if (!t || s->dtype == TD_FLOAT || s->dtype == TD_DOUBLE) return TREADLE_OK;
-    float *wide = td_run_scratch(r, (size_t)td_tensor_count(t) * sizeof *wide);
-    if (!wide) return TREADLE_OUT_OF_MEMORY;
-    td_to_f32(t->dtype, t->data, td_tensor_count(t), wide);
-    *out = wide;
-    return TREADLE_OK;
-}
-
 static treadle_status working_output(td_run *r, const rnn_state *s, size_t i, void **out) {
     const td_tensor *t = i < r->n_outputs ? r->out[i] : NULL;
     *out = t ? t->data : NULL;
@@ -250,8 +238,8 @@ static treadle_status run_layer(td_run *r, const rnn_state *s, td_rnn_layer *lay
     void *scratch = td_run_scratch(r, td_gemm_f32_scratch(s->kernels, r->pool));
 
     if (!scratch) return TREADLE_OUT_OF_MEMORY;
-    TD_TRY(working_input(r, s, 0, &x));
-    TD_TRY(working_input(r, s, 3, &b));
+    TD_TRY(td_run_widen(r, td_rnn_input(r, 0), &x));
+    TD_TRY(td_run_widen(r, td_rnn_input(r, 3), &b));
     TD_TRY(packed_matrix(r, s, 1, &w));
     TD_TRY(packed_matrix(r, s, 2, &packed));
     for (int d = 0; d < sizes->directions; d++) {
@@ -276,9 +264,9 @@ static treadle_status rnn_run(td_run *r) {
     void *outputs[3] = {NULL};
 
     TD_TRY(td_rnn_lengths(r, layer.sizes.batch, layer.sizes.steps, &layer.lengths));
-    TD_TRY(working_input(r, s, 5, &layer.initial_h));
-    if (is_lstm) TD_TRY(working_input(r, s, 6, &layer.initial_c));
-    if (is_lstm) TD_TRY(working_input(r, s, 7, &layer.peepholes));
+    TD_TRY(td_run_widen(r, td_rnn_input(r, 5), &layer.initial_h));
+    if (is_lstm) TD_TRY(td_run_widen(r, td_rnn_input(r, 6), &layer.initial_c));
+    if (is_lstm) TD_TRY(td_run_widen(r, td_rnn_input(r, 7), &layer.peepholes));
     for (size_t i = 0; i < 3; i++) TD_TRY(working_output(r, s, i, &outputs[i]));
     layer.y = outputs[0];
     layer.y_h = outputs[1];
