@@ -1,6 +1,6 @@
 /* light/ops/moe.c - com.microsoft MoE and QMoE: for every token the k best of several experts, each a feed-forward of its own, their
- * results added by weight. Sources: onnxruntime docs/ContribOperators.md, release 1.31; for use_sparse_mixer the SparseMixer
- * of Phi-3.5-MoE at inference.
+ * results added by weight. Sources: onnxruntime docs/ContribOperators.md, release 1.31; for use_sparse_mixer the routing of
+ * Liu et al., "GRIN: GRadient-INformed MoE", at inference.
  *
  *     y = sum over chosen e of weight_e * (act(x W1_e^T + b1_e) [* (x W3_e^T + b3_e)] W2_e^T + b2_e)
  *
