@@ -277,6 +277,7 @@ bool td_config_apply_settings(td_config *c, const td_config_options *options, bo
 bool td_config_apply_preset(td_config *c, td_messages *messages);
 bool td_config_apply_generation_file(td_config *c, td_messages *messages);
 bool td_config_apply_tokenizer_files(td_config *c, td_messages *messages);
+bool td_config_apply_model_file(td_config *c, td_messages *messages);
 bool td_config_apply_transcription(td_config *c, td_messages *messages);
 bool td_config_apply_pooling_files(td_config *c, td_messages *messages);
 bool td_config_find_sessions(td_config *c, td_messages *messages);

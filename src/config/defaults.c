@@ -1,5 +1,6 @@
 /* config/defaults.c - defaults that files of Hugging Face beside the config supply: generation_config.json, the
- * tokenizer's files, and sentence-transformers' modules.json. Each goes under what the config says. */
+ * tokenizer's files, config.json (tokens only), and sentence-transformers' modules.json. Each goes under what the
+ * config says. */
 #include "config/defaults.h"
 #include "base/file.h"
 #include "config/fields.h"
@@ -32,10 +33,26 @@ bool td_config_read_side_file(td_config *c, const char *name, td_messages *messa
     return true;
 }
 
-/* Where generation_config.json's keys go. */
-static const struct {
+typedef struct key_row {
     const char *theirs, *group, *subgroup, *ours;
-} generation_keys[] = {
+} key_row;
+
+/* Where config.json's keys go: ids that no other file told. Of two rows for one of ours the first counts. */
+static const key_row model_keys[] = {
+    {"eos_token_id", "tokens", NULL, "eos"},
+    {"bos_token_id", "tokens", NULL, "bos"},
+    {"decoder_start_token_id", "tokens", NULL, "decoder_start"},
+    {"image_token_id", "tokens", NULL, "image_token"},
+    {"image_token_index", "tokens", NULL, "image_token"},
+    {"video_token_id", "tokens", NULL, "video_token"},
+    {"video_token_index", "tokens", NULL, "video_token"},
+    {"audio_token_id", "tokens", NULL, "audio_token"},
+    {"audio_token_index", "tokens", NULL, "audio_token"},
+    {"vision_start_token_id", "tokens", NULL, "vision_start"},
+};
+
+/* Where generation_config.json's keys go. */
+static const key_row generation_keys[] = {
     {"eos_token_id", "tokens", NULL, "eos"},
     {"pad_token_id", "tokens", NULL, "pad"},
     {"bos_token_id", "tokens", NULL, "bos"},
@@ -93,34 +110,46 @@ static void strip_brackets(td_json *map) {
             v->key = (td_str){v->key.p + 2, v->key.n - 4};
 }
 
-/* Puts row i's value where the config has none. */
-static bool take_default(td_config *c, size_t i, const td_json *theirs, const td_source *source,
+/* Puts a row's value where the config has none. */
+static bool take_default(td_config *c, const key_row *row, const td_json *theirs, const td_source *source,
                          td_messages *messages) {
-    const char *name = generation_keys[i].ours, *group_name = generation_keys[i].group;
     bool ok;
-    td_json *group = td_config_group(c, group_name, generation_keys[i].subgroup, source, &ok);
+    td_json *group = td_config_group(c, row->group, row->subgroup, source, &ok);
     if (!ok) return false;
-    if (!group || td_json_get(group, name)) return true;
+    if (!group || td_json_get(group, row->ours)) return true;
     td_json *copy = td_tree_copy(&c->arena, theirs, source);
     if (!copy) return false;
     strip_brackets(copy);
-    if (td_fields_fit(copy, group_name, generation_keys[i].subgroup, name))
-        return td_tree_put(&c->arena, group, td_str_from(name), copy);
+    if (td_fields_fit(copy, row->group, row->subgroup, row->ours))
+        return td_tree_put(&c->arena, group, td_str_from(row->ours), copy);
     td_messages_add(messages, TREADLE_MESSAGE_WARNING, td_tree_place(messages->arena, copy, false),
-                    "the value of %s cannot be used and is left out", generation_keys[i].theirs);
+                    "the value of %s cannot be used and is left out", row->theirs);
+    return true;
+}
+
+static bool take_defaults(td_config *c, const key_row *rows, size_t n, const td_json *file, const td_source *source,
+                          td_messages *messages) {
+    for (size_t i = 0; i < n && file && file->kind == TD_JSON_OBJECT; i++) {
+        const td_json *theirs = td_json_get(file, rows[i].theirs);
+        if (theirs && theirs->kind != TD_JSON_NULL && !take_default(c, &rows[i], theirs, source, messages))
+            return false;
+    }
     return true;
 }
 
 bool td_config_apply_generation_file(td_config *c, td_messages *messages) {
     td_json *file = NULL;
     const td_source *source = NULL;
-    if (!td_config_read_side_file(c, "generation_config.json", messages, &file, &source)) return false;
-    if (!file || file->kind != TD_JSON_OBJECT) return true;
-    for (size_t i = 0; i < TD_COUNT(generation_keys); i++) {
-        const td_json *theirs = td_json_get(file, generation_keys[i].theirs);
-        if (theirs && theirs->kind != TD_JSON_NULL && !take_default(c, i, theirs, source, messages)) return false;
-    }
-    return true;
+    return td_config_read_side_file(c, "generation_config.json", messages, &file, &source) &&
+           take_defaults(c, generation_keys, TD_COUNT(generation_keys), file, source, messages);
+}
+
+bool td_config_apply_model_file(td_config *c, td_messages *messages) {
+    td_json *file = NULL;
+    const td_source *source = NULL;
+    if (!td_config_read_side_file(c, "config.json", messages, &file, &source)) return false;
+    return take_defaults(c, model_keys, TD_COUNT(model_keys), file, source, messages) &&
+           take_defaults(c, model_keys, TD_COUNT(model_keys), td_json_get(file, "text_config"), source, messages);
 }
 
 /* The id of a token's text: an added token, else an entry of the vocabulary. -1: none. */

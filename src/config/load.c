@@ -114,9 +114,9 @@ static treadle_status finish(td_config *c, const td_config_options *options, td_
     bool ok = td_config_apply_settings(c, options, false, messages);
     if (ok) td_fields_check(c->root, td_config_fields, options && options->strict, messages);
     ok = ok && td_config_apply_preset(c, messages) && td_config_apply_generation_file(c, messages) &&
-         td_config_apply_tokenizer_files(c, messages) && td_config_apply_transcription(c, messages) &&
-         td_config_apply_pooling_files(c, messages) && td_config_find_sessions(c, messages) &&
-         td_config_read(c, options, messages);
+         td_config_apply_tokenizer_files(c, messages) && td_config_apply_model_file(c, messages) &&
+         td_config_apply_transcription(c, messages) && td_config_apply_pooling_files(c, messages) &&
+         td_config_find_sessions(c, messages) && td_config_read(c, options, messages);
     return ok && !messages->failed ? TREADLE_OK : no_memory(err);
 }
 

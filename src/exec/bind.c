@@ -101,7 +101,10 @@ static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t ses
             td_state_past(e->state, (size_t)feed.index, run->first_row, run->n_rows, run->start, run->past,
                           &value->tensor);
         return TREADLE_OK;
-    case TD_FEED_WIRE: found = td_exec_wire_value(e, run, feed.index); break;
+    case TD_FEED_WIRE:
+        found = td_exec_wire_value(e, run, feed.index);
+        if (run->prompt) TD_TRY(td_exec_splice(e, run, session, i, &found, err));
+        break;
     case TD_FEED_REQUEST:
         if (run->rows[run->first_row].requests) found = &run->rows[run->first_row].requests[feed.index];
         if (found && found->kind == TD_VALUE_NONE) found = NULL;

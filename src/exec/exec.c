@@ -20,6 +20,8 @@ static bool is_read(const td_plan *plan, int32_t session, int32_t output) {
         if (plan->wires[i].from_session == session && plan->wires[i].from_output == output) return true;
     for (size_t k = 0; k < plan->n_states; k++)
         if (plan->states[k].from_session == session && plan->states[k].from_output == output) return true;
+    for (size_t k = 0; k < plan->n_splices; k++)
+        if (plan->splices[k].from_session == session && plan->splices[k].from_output == output) return true;
     return plan->sessions[session].out_state[output] >= 0 || plan->sessions[session].logits == output;
 }
 
@@ -60,6 +62,7 @@ static bool alloc_all(td_exec *e) {
     e->outputs = td_alloc_zero(n, sizeof *e->outputs);
     e->joined = td_alloc_zero(n, sizeof *e->joined);
     e->skip = td_alloc_zero(n, sizeof *e->skip);
+    e->spliced = td_alloc_zero(n, sizeof *e->spliced);
     e->ran = td_alloc_zero(n, sizeof *e->ran);
     e->released = td_alloc_zero(n, sizeof *e->released);
     e->is_joined = td_alloc_zero(n, sizeof *e->is_joined);
@@ -72,9 +75,9 @@ static bool alloc_all(td_exec *e) {
     e->picked = td_alloc_zero(e->n_rows, sizeof *e->picked);
     e->lengths = td_alloc_zero(e->n_rows, sizeof *e->lengths);
     e->all = td_alloc_zero(e->n_rows, sizeof *e->all);
-    return e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->released && e->is_joined &&
-           e->runs && e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked && e->lengths &&
-           e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e) && td_exec_copies_init(e);
+    return e->spliced && e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->released &&
+           e->is_joined && e->runs && e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked &&
+           e->lengths && e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e) && td_exec_copies_init(e);
 }
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err) {
@@ -120,13 +123,14 @@ void td_exec_free(td_exec *e) {
         td_exec_line_free(&e->lines[r]);
     }
     for (size_t i = 0; e->kept && i < e->n_rows * e->plan->n_wires; i++) td_value_release(&e->kept[i]);
+    for (size_t i = 0; e->spliced && i < e->plan->n_sessions; i++) td_value_release(&e->spliced[i]);
     td_exec_stacks_free(e);
     td_exec_copies_free(e);
     td_state_free(e->state);
     td_exec_roles_free(e);
-    void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,  e->released,
-                            e->is_joined, e->runs,    e->picked_n, e->picked_rows, e->written, e->kept, e->lines,
-                            e->picked,    e->lengths, e->all,      e->nothing,     e->logits};
+    void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,    e->released,
+                            e->is_joined, e->runs,    e->picked_n, e->picked_rows, e->written, e->kept,   e->lines,
+                            e->picked,    e->lengths, e->all,      e->nothing,     e->logits,  e->spliced};
     for (size_t i = 0; i < TD_COUNT(memory); i++) td_free(memory[i]);
     td_free(e);
 }

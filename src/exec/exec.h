@@ -108,6 +108,7 @@ typedef struct td_exec {
     uint64_t *released;   /* [n_sessions]: `ran` when its weights were let go */
     bool *is_joined;      /* [n_sessions]: `joined` holds its latest outputs, not `outputs` */
     uint64_t run_number;
+    td_value *spliced;        /* [n_sessions]: embeddings of a prompt with features in them; owned */
     td_exec_line *lines;      /* [n_rows] */
     td_value *kept;           /* [n_rows, n_wires]: of wires that hold and of once steps; owned */
     td_exec_stack *stacks;    /* [n_states + n_wires]: cross caches, then kept values, of rows that run together */

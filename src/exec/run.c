@@ -206,14 +206,15 @@ static treadle_status run_step(td_exec *e, const td_exec_run *run, const td_plan
 
 /* Rows of features that a session gives to one that takes tokens; -1: none. */
 static int64_t count_features(const td_exec *e, int32_t session) {
-    for (size_t w = 0; w < e->plan->n_wires; w++) {
-        const td_plan_wire *wire = &e->plan->wires[w];
-        if (wire->from_session != session || !e->plan->sessions[wire->to_session].takes_tokens) continue;
-        const td_value *value = td_exec_output(e, session, wire->from_output);
-        if (!value || value->kind != TD_VALUE_TENSOR || value->tensor.shape.rank < 2) return -1;
-        return feature_rows(&value->tensor);
-    }
-    return -1;
+    int32_t output = -1;
+    for (size_t k = 0; k < e->plan->n_splices && output < 0; k++)
+        if (e->plan->splices[k].from_session == session) output = e->plan->splices[k].from_output;
+    for (size_t w = 0; w < e->plan->n_wires && output < 0; w++)
+        if (e->plan->wires[w].from_session == session && e->plan->sessions[e->plan->wires[w].to_session].takes_tokens)
+            output = e->plan->wires[w].from_output;
+    const td_value *value = output >= 0 ? td_exec_output(e, session, output) : NULL;
+    if (!value || value->kind != TD_VALUE_TENSOR || value->tensor.shape.rank < 2) return -1;
+    return feature_rows(&value->tensor);
 }
 
 /* A prompt has as many placeholders as there are features to put in their places. */

@@ -113,6 +113,7 @@ void td_plan_promote(td_plan_build_ctx *b);        /* flow.c */
 void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);
 void td_plan_classify(td_plan_build_ctx *b);       /* classify.c: adds the steps of several sessions */
 void td_plan_find_loops(td_plan_build_ctx *b);     /* loop.c */
+void td_plan_find_splices(td_plan_build_ctx *b);   /* splice.c */
 void td_plan_find_only_logits(td_plan *plan);      /* loop.c */
 void td_plan_find_logits(td_plan_build_ctx *b);    /* outputs.c: by name, before there are steps */
 void td_plan_find_outputs(td_plan_build_ctx *b);   /* outputs.c: the rest: logits by elimination, pooling */

@@ -80,6 +80,13 @@ typedef struct td_plan_wire {
     const td_config_wire *config; /* NULL: found */
 } td_plan_wire;
 
+/* Features of a medium that take the places of its placeholders' embeddings, in their order. */
+typedef struct td_plan_splice {
+    int32_t session, input;            /* takes embeddings */
+    int32_t from_session, from_output; /* makes features, in a prompt */
+    int32_t modality;                  /* td_modality: whose placeholder */
+} td_plan_splice;
+
 /* A tensor that the caller gives under a graph's input name. */
 typedef struct td_plan_request {
     td_str name;
@@ -204,6 +211,8 @@ typedef struct td_plan {
     size_t n_states;
     td_plan_request *requests;
     size_t n_requests;
+    td_plan_splice *splices;
+    size_t n_splices;
 
     int32_t
         /* the first session with logits; -1: none. A step that runs later may have logits

@@ -108,6 +108,12 @@ static void write_wires(const td_plan *plan, td_json_writer *w) {
                    s->kind == TD_STATE_CROSS ? "cross cache" : "start of the state", w);
         td_json_end_object(w);
     }
+    for (size_t k = 0; k < plan->n_splices; k++) {
+        const td_plan_splice *s = &plan->splices[k];
+        write_wire(plan, (td_plan_end){s->from_session, s->from_output}, (td_plan_end){s->session, s->input},
+                   "in the places of placeholders", w);
+        td_json_end_object(w);
+    }
     write_source_masks(plan, w);
     td_json_end_array(w);
 }
