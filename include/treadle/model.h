@@ -112,8 +112,8 @@ TREADLE_API treadle_status treadle_model_check(const char *path, const treadle_m
 TREADLE_API void treadle_report_free(treadle_report *report);
 TREADLE_API size_t treadle_report_count(const treadle_report *report);
 TREADLE_API size_t treadle_report_errors(const treadle_report *report); /* how many of them are errors */
-TREADLE_API void treadle_report_get(const treadle_report *report, size_t index,
-                                    treadle_message *out); /* index < count */
+/* index < treadle_report_count. */
+TREADLE_API void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out);
 /* {"messages": [{"level": "error|warning|note", "pointer", "line", "column", "message"}]}; treadle_free. */
 TREADLE_API treadle_status treadle_report_json(const treadle_report *report, char **out_json, treadle_error *error);
 

@@ -37,15 +37,15 @@ typedef bool treadle_segment_fn(void *ctx, const treadle_segment *segment);
 
 typedef struct treadle_transcribe_options {
     size_t struct_size;
-    const char
-        *language;    /* as the model names it ("en"); NULL (default): the config's, else heard in the first window */
+    /* as the model names it ("en"); NULL (default): the config's, else heard in the first window */
+    const char *language;
     const char *task; /* "transcribe" or "translate"; NULL (default): the config's, else "transcribe" */
-    int32_t
-        timestamps;  /* 1: tokens tell times; 0: none; -1 (default): the model's. More than a window always has times */
-    bool word_times; /* when each word was spoken; the graph must give its cross attention. Default: false */
-    bool previous_text;             /* each window hears what the one before said. Default: false */
-    int64_t max_new_tokens;         /* of a window; -1 (default): what the context leaves */
-    int64_t num_beams;              /* -1 (default): the model's; 1: greedy */
+    /* 1: tokens tell times; 0: none; -1 (default): the model's. More than a window always has times */
+    int32_t timestamps;
+    bool word_times;        /* when each word was spoken; the graph must give its cross attention. Default: false */
+    bool previous_text;     /* each window hears what the one before said. Default: false */
+    int64_t max_new_tokens; /* of a window; -1 (default): what the context leaves */
+    int64_t num_beams;      /* -1 (default): the model's; 1: greedy */
     treadle_segment_fn *on_segment; /* NULL (default): none */
     void *ctx;
 } treadle_transcribe_options;

@@ -50,8 +50,8 @@ typedef struct td_engine_options {
     const char *pack_dir;
     /* ort */
     const char *library; /* libonnxruntime; NULL: $TREADLE_ORT_LIB, else the standard names */
-    const char *const
-        *provider_libraries; /* "NAME=PATH" of plugin execution providers to register; from the host only */
+    /* "NAME=PATH" of plugin execution providers to register; from the host only */
+    const char *const *provider_libraries;
     size_t n_provider_libraries;
     td_str provider;                 /* empty: CPU */
     const td_json *provider_options; /* objects of names and plain values; NULL: none */

@@ -72,7 +72,7 @@ typedef struct td_exec_line {
     TD_VEC(td_exec_position) positions;
     /* transducers: the encoder's length, what goes into predictor and joiner; owned */
     td_value length, targets, targets_length, predicted, frame;
-    bool joined; /* a graph that predicts and joins has run, and what came of its state is not settled */
+    bool joint_pending; /* a graph that predicts and joins has run, and what came of its state is not settled */
 } td_exec_line;
 
 /* One value of all rows, made from theirs (stack.c). */
@@ -96,40 +96,51 @@ typedef struct td_exec {
     const td_plan *plan;
     td_state *state;
     size_t n_rows;
-    int64_t vocab;        /* 0: not known yet */
-    int64_t chunk;        /* tokens per run in a prefill */
-    bool has_past;        /* some state carries the past; else every run needs the whole timeline */
+    int64_t vocab; /* 0: not known yet */
+    int64_t chunk; /* tokens per run in a prefill */
+    bool has_past; /* some state carries the past; else every run needs the whole timeline */
+
+    /* Sessions: contexts, and what is bound to them. */
     td_session_ctx **ctx; /* [n_sessions] */
     td_value **inputs;    /* [n_sessions][n_inputs] */
     td_value **outputs;   /* [n_sessions][n_outputs]: of the session's latest run */
     td_value **joined;    /* [n_sessions][n_outputs]: of a loop over images, concatenated; owned */
-    bool **skip;          /* [n_sessions][n_outputs]: nobody reads it */
-    uint64_t *ran;        /* [n_sessions]: number of the forward run it last took part in */
-    uint64_t *released;   /* [n_sessions]: `ran` when its weights were let go */
+    td_value *spliced;    /* [n_sessions]: embeddings of a prompt with features in them; owned */
     bool *is_joined;      /* [n_sessions]: `joined` holds its latest outputs, not `outputs` */
+    bool **skip;          /* [n_sessions][n_outputs]: nobody reads it */
+    bool keep_outputs;    /* no output is skipped */
+    td_value **copies; /* [n_sessions][n_inputs]: of graphs of a fixed number of rows (copies.c); NULL: others; owned */
+    td_tensor *bound;  /* [most outputs of such a graph]: scratch */
+    void *nothing;     /* zeros, for inputs that get zero rows */
+
+    /* The run under way. */
     uint64_t run_number;
-    td_value *spliced;        /* [n_sessions]: embeddings of a prompt with features in them; owned */
+    size_t row;         /* its first row */
+    bool *written;      /* [n_states]: what it has given */
+    uint64_t *ran;      /* [n_sessions]: number of the run it last took part in */
+    uint64_t *released; /* [n_sessions]: `ran` when its weights were let go */
+    int64_t *runs;      /* [n_sessions]: how many there were */
+    int64_t *lengths;   /* [n_rows], scratch */
+
+    /* Rows: what outlives a run beside the state. */
     td_exec_line *lines;      /* [n_rows] */
     td_value *kept;           /* [n_rows, n_wires]: of wires that hold and of once steps; owned */
     td_exec_stack *stacks;    /* [n_states + n_wires]: cross caches, then kept values, of rows that run together */
     const void **stack_parts; /* [n_states + n_wires, n_rows]: what the stacks hold */
-    td_value **copies; /* [n_sessions][n_inputs]: of graphs of a fixed number of rows (copies.c); NULL: others; owned */
-    td_tensor *bound;  /* [most outputs of such a graph]: scratch */
-    size_t row;        /* first row of the run under way */
-    bool *written;     /* [n_states]: what the run under way has given */
-    int64_t *runs;     /* [n_sessions] */
-    struct td_exec_role *role_slots;   /* one per input of every session; see roles.c */
+
+    /* Inputs that the runtime makes (roles.c). */
+    struct td_exec_role *role_slots;   /* one per input of every session */
     size_t *first_slot;                /* [n_sessions] */
     int64_t role_tokens, role_columns; /* what they have room for */
-    void *nothing;                     /* zeros, for inputs that get zero rows */
-    float *logits;                     /* [n_rows, vocab] */
-    int64_t *picked;                   /* [n_rows] */
-    int64_t *picked_n;                 /* [n_sessions]: position that is picked now; -1: all, -2: not known */
-    size_t *picked_rows;               /* [n_sessions] */
-    int64_t *lengths;                  /* [n_rows], scratch */
-    td_floats *all;                    /* [n_rows]: logits of all positions, appended when keep_all */
-    bool keep_all;
-    bool keep_outputs;       /* no output is skipped */
+
+    /* Logits (logits.c). */
+    float *logits;       /* [n_rows, vocab] */
+    int64_t *picked;     /* [n_rows], scratch */
+    int64_t *picked_n;   /* [n_sessions]: position that is picked now; -1: all, -2: not known */
+    size_t *picked_rows; /* [n_sessions]: of how many rows */
+    bool keep_all;       /* keep those of all positions */
+    td_floats *all;      /* [n_rows]: appended */
+
     td_interrupt *interrupt; /* borrowed; NULL: never ended by others */
     struct td_exec *next;    /* of that interrupt */
 } td_exec;

@@ -98,7 +98,7 @@ treadle_status td_exec_transduce_encode(td_exec *e, td_exec_row *rows, size_t r,
     const td_plan_transducer *t = &e->plan->transducer;
     td_exec_run run = run_of(rows, r);
     e->run_number++;
-    e->lines[r].joined = false;
+    e->lines[r].joint_pending = false;
     TD_TRY(td_exec_roles_reserve(e, 1, 1, err));
     TD_TRY(td_exec_bind(e, &run, t->encoder, err));
     TD_TRY(fill_length(e, &run, err));
@@ -143,7 +143,7 @@ static treadle_status take_joint(td_exec *e, const td_exec_run *run, treadle_err
     memset(e->written, 0, e->plan->n_states * sizeof *e->written);
     TD_TRY(td_exec_keep(e, run, e->plan->transducer.joiner, err));
     td_state_commit(e->state, run->first_row, 1, e->written);
-    e->lines[run->first_row].joined = false;
+    e->lines[run->first_row].joint_pending = false;
     return TREADLE_OK;
 }
 
@@ -154,7 +154,7 @@ treadle_status td_exec_transduce_predict(td_exec *e, td_exec_row *rows, size_t r
     td_exec_run run = run_of(rows, r);
     td_tensor *predicted;
     if (t->predictor == t->joiner) {
-        if (line->joined) TD_TRY(take_joint(e, &run, err));
+        if (line->joint_pending) TD_TRY(take_joint(e, &run, err));
         return give_targets(e, line, ids, n, err);
     }
     TD_TRY(td_exec_bind(e, &run, t->predictor, err));
@@ -183,7 +183,7 @@ treadle_status td_exec_transduce_join(td_exec *e, td_exec_row *rows, size_t r, i
     if (t->predictor == t->joiner) bind_targets(e, line);
     else bind_value(e, t->joiner, t->joiner_predicted, &line->predicted);
     TD_TRY(td_exec_call(e, t->joiner, err));
-    line->joined = true;
+    line->joint_pending = true;
     const td_value *logits = &e->outputs[t->joiner][t->logits];
     int64_t n = logits->kind == TD_VALUE_TENSOR ? td_tensor_count(&logits->tensor) : 0;
     if (n < 2 || n != logits->tensor.shape.dims[logits->tensor.shape.rank - 1])

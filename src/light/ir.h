@@ -68,8 +68,8 @@ typedef struct td_graph {
 void td_graph_free(td_graph *graph);
 int32_t td_graph_add_value(td_graph *graph, td_str name);
 int32_t td_graph_add_constant(td_graph *graph, td_str name, const td_tensor *tensor);
-td_node *td_graph_new_node(td_graph *graph, size_t n_in,
-                           size_t n_out);              /* inputs and outputs absent; not yet in `nodes` */
+/* Inputs and outputs absent; not yet in `nodes`. */
+td_node *td_graph_new_node(td_graph *graph, size_t n_in, size_t n_out);
 int64_t td_graph_symbol(td_graph *graph, td_str name); /* the dimension of that name; 0: out of memory */
 
 static inline td_ir_value *td_graph_value(const td_graph *graph, int32_t id) { return &graph->values.items[id]; }

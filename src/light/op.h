@@ -136,18 +136,18 @@ struct td_infer {
 
 /* Usual answers. All tolerate unknown ranks and dimensions at open. */
 treadle_status td_infer_same(td_infer *in, size_t output, size_t input); /* dtype and shape of an input */
-treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype,
-                            const td_shape *shape);                                     /* NULL output: nothing */
+/* NULL output: nothing. */
+treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype, const td_shape *shape);
 treadle_status td_infer_unknown(td_infer *in, size_t output, td_dtype dtype, int rank); /* rank -1, or dims unknown */
 treadle_status td_infer_broadcast(td_infer *in, size_t output, td_dtype dtype, size_t n_inputs_from_0);
 treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out); /* -r..r-1 -> 0..r-1, or an error */
 /* Integer list input (shape, axes, ...) if its data are known: int32 or int64, at most TD_MAX_RANK entries.
  * *known false: the data are not there at open. */
 treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known);
-treadle_status td_infer_list(td_infer *in, size_t input, int64_t *out, int most, int *n,
-                             bool *known); /* at most `most` */
-treadle_status td_infer_fail(td_infer *in, const char *format, ...)
-    TD_PRINTF(2, 3); /* names node, op and input shapes */
+/* At most `most`. */
+treadle_status td_infer_list(td_infer *in, size_t input, int64_t *out, int most, int *n, bool *known);
+/* Names node, op and input shapes. */
+treadle_status td_infer_fail(td_infer *in, const char *format, ...) TD_PRINTF(2, 3);
 
 /* --- run */
 struct td_run {

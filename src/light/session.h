@@ -85,9 +85,9 @@ enum { TD_BOUND = TD_NO_VALUE - 1 };
 
 /* Where a value's memory comes from in this run. */
 typedef struct td_place {
-    int32_t
-        owner;   /* value whose slot or block its data lie in; a graph input or a constant owns its own, whoever's that
-                      is; TD_NO_VALUE: memory of a buffer or of a body; TD_BOUND: what an output is bound to */
+    /* value whose slot or block its data lie in; a graph input or a constant owns its own, whoever's that is;
+     * TD_NO_VALUE: memory of a buffer or of a body; TD_BOUND: what an output is bound to */
+    int32_t owner;
     void *block; /* that it owns */
 } td_place;
 

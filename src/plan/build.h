@@ -58,8 +58,8 @@ typedef struct td_plan_build_ctx {
     td_arena *scratch;
     td_uses *uses;               /* [n_sessions] */
     td_name_parts **ins, **outs; /* [n_sessions][n_inputs], [n_sessions][n_outputs]: of the names in wires */
-    bool
-        generic; /* tensors in, tensors out: no tokens are generated, no vectors pooled; the caller gives every input */
+    /* tensors in, tensors out: no tokens are generated, no vectors pooled; the caller gives every input */
+    bool generic;
     bool *follows;                  /* [n_sessions]: a wire brings it what a session made of tokens; set by feed.c */
     size_t max_wires, max_requests; /* what the plan has room for */
     bool out_of_memory;
@@ -85,8 +85,8 @@ static inline const td_light_port *td_plan_out(const td_plan *plan, td_plan_end 
 void td_plan_find_roles(td_plan_build_ctx *b, int32_t session); /* roles.c */
 int32_t td_plan_token_input(const td_plan_session *session);    /* ids, else embeddings; -1: none */
 const td_onnx_tensor *td_plan_initializer(const td_onnx_graph *graph, td_str name);
-int64_t td_plan_embedding_rows(
-    const td_plan_session *session); /* of the table that its ids choose from; 0: not found */
+/* Of the table that its ids choose from; 0: not found. */
+int64_t td_plan_embedding_rows(const td_plan_session *session);
 /* True if every node that takes one of the session's caches directly is a GroupQueryAttention. */
 bool td_plan_all_gqa(const td_plan_build_ctx *b, int32_t session);
 /* The longest timeline that a fixed table of positions in the graph allows; 0: no such table. */

@@ -62,9 +62,9 @@ typedef struct td_state_tensor {
     int64_t heads, head_dim; /* 0: not known */
     int64_t window;          /* positions that its layer looks back, itself included; 0: all */
     bool slides; /* its ops read no more than the last `window` columns, whatever lies before: those need not be kept */
-    bool
-        in_place; /* static: the op that writes it leaves the rest as it is (TensorScatter, Scatter*, GroupQueryAttention ...),
-                                so past and present may be one memory */
+    /* static: the op that writes it leaves the rest as it is (TensorScatter, Scatter*, GroupQueryAttention ...), so
+     * past and present may be one memory */
+    bool in_place;
     double init; /* recurrent: the value before the first token; 0 unless declared */
 } td_state_tensor;
 
@@ -175,8 +175,8 @@ typedef struct td_plan_mrope {
 typedef struct td_plan_transducer {
     bool present;
     int32_t encoder, predictor, joiner; /* sessions */
-    int32_t frames_output,
-        length_output; /* of the encoder: [batch, frames, dim] or [batch, dim, frames]; length -1: none */
+    int32_t frames_output;              /* of the encoder: [batch, frames, dim] or [batch, dim, frames] */
+    int32_t length_output;              /* likewise; -1: none */
     int frames_axis;
     int32_t joiner_frame, joiner_predicted; /* inputs of the joiner */
     int32_t targets, targets_length;        /* inputs of the predictor; length -1: none */
@@ -214,10 +214,9 @@ typedef struct td_plan {
     td_plan_splice *splices;
     size_t n_splices;
 
-    int32_t
-        /* the first session with logits; -1: none. A step that runs later may have logits
-         * too (prompt and decode graphs) */
-        decoder;
+    /* the first session with logits; -1: none. A step that runs later may have logits
+     * too (prompt and decode graphs) */
+    int32_t decoder;
     td_dtype logits_dtype;
     int logits_rank;       /* 2: [batch, vocab], 3: [batch, positions, vocab], -1: not declared, a run will tell */
     bool logits_last_only; /* the graph gives the last position alone */
@@ -230,17 +229,16 @@ typedef struct td_plan {
     td_plan_window window;
     td_plan_transducer transducer;
     td_plan_pooling pooling;
-    bool
-        /* the prompt feeds the once sessions (encoder-decoder); the timeline starts from decoder_start */
-        source_prompt;
-    int32_t placeholders
-        [TD_MODALITY_NONE];  /* by td_modality: the token that stands for one feature in a prompt; -1: none */
+    /* the prompt feeds the once sessions (encoder-decoder); the timeline starts from decoder_start */
+    bool source_prompt;
+    /* by td_modality: the token that stands for one feature in a prompt; -1: none */
+    int32_t placeholders[TD_MODALITY_NONE];
     int64_t context_length;  /* most tokens of a row */
     int64_t max_length;      /* default limit */
     int64_t slide_window;    /* the longest window of the caches that slide; 0: none does */
     int64_t static_capacity; /* positions of the static caches; 0: there are none */
-    int64_t
-        prefill_chunk; /* tokens of one prompt run; 0: the runtime's choice; 1: graphs that take one token at a time */
+    /* tokens of one prompt run; 0: the runtime's choice; 1: graphs that take one token at a time */
+    int64_t prefill_chunk;
     int64_t reprefill_at;           /* a timeline that crosses this length is run again from its start; 0: none */
     const td_config_plugin *plugin; /* native code that runs the sessions; NULL: steps do */
     const char *cannot_run;         /* why tokens cannot be generated; NULL: they can */

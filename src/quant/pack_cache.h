@@ -39,8 +39,8 @@ typedef struct td_pack_key {
 
 td_pack_key td_pack_key_start(void);                                 /* holds the format version */
 void td_pack_key_add(td_pack_key *key, const void *bytes, size_t n); /* order and boundaries of the parts count */
-treadle_status td_pack_key_add_file(td_pack_key *key, const char *path,
-                                    treadle_error *err); /* its identity, not its bytes */
+/* Its identity, not its bytes. */
+treadle_status td_pack_key_add_file(td_pack_key *key, const char *path, treadle_error *err);
 
 /* --- reading --- */
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(
-    void); /* the runtime looks for it by name */
+/* The runtime looks for it by name. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 
 /* libsndfile 1.2 loses the state of its Vorbis decoder when a stream's headers are damaged. */
 const char *__lsan_default_suppressions(void) { return "leak:libsndfile\nleak:libvorbis\nleak:libogg\n"; }

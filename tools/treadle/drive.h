@@ -49,8 +49,8 @@ treadle_status td_drive_set_tensors(td_drive *d, treadle_generator *g, const td_
 /* --- drive_answer.c: parts of an answer */
 void td_drive_write_ids(td_drive *d, treadle_ids ids);
 void td_drive_write_runs(td_drive *d, const treadle_generator *g); /* "runs": {session: count}, "state_bytes" */
-void td_drive_write_state(td_drive *d,
-                          const treadle_generator *g); /* "state_bytes": memory of caches and other state now */
+/* "state_bytes": memory of caches and other state now. */
+void td_drive_write_state(td_drive *d, const treadle_generator *g);
 /* To PREFIX.index.npy. */
 treadle_status td_drive_save_logits(td_drive *d, const char *prefix, size_t index, const treadle_tensor *logits);
 

@@ -32,8 +32,8 @@ typedef struct td_mha {
     int64_t n_room;                                /* rows of present: n_past + n_new, or a buffer's capacity */
     const td_tensor *mask;                         /* int32, see td_mha_check_mask; NULL: none */
     const td_tensor *bias; /* [1 or batch, 1 or heads, n_q, keys] added to the scores; NULL: none */
-    const td_tensor
-        *beams;        /* int32 [batch / beams, beams, capacity]: whose row of the past each key is; NULL: one's own */
+    /* int32 [batch / beams, beams, capacity]: whose row of the past each key is; NULL: one's own */
+    const td_tensor *beams;
     td_tensor *y;      /* [batch, n_q, heads * v_size], dense; NULL: not wanted */
     td_tensor *scores; /* [batch, heads, n_q, keys] before the softmax; NULL: not wanted */
 } td_mha;

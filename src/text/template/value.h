@@ -266,8 +266,8 @@ const char *td_v_type(td_val v); /* Python's name of the type */
 int td_v_truth(td_tpl *r, td_val v);
 int td_v_equal(td_tpl *r, td_val a, td_val b); /* 0, 1, or -1: raised */
 int td_v_identical(td_val a, td_val b);
-int td_v_compare(td_tpl *r, td_val a, td_val b, const char *op,
-                 int *order); /* order <0 0 >0, 2: unordered; -1 raised */
+/* *order: < 0, 0, > 0; 2: unordered. -1: an error was raised. */
+int td_v_compare(td_tpl *r, td_val a, td_val b, const char *op, int *order);
 int td_v_contains(td_tpl *r, td_val container, td_val item);
 bool td_v_hash(td_tpl *r, td_val v, uint64_t *out); /* false: raised */
 bool td_v_hashable(td_val v);
