@@ -161,6 +161,13 @@ void td_exec_truncate(td_exec *e, size_t row, int64_t length) {
 void td_exec_restart(td_exec *e, size_t row) {
     td_exec_truncate(e, row, 0);
     e->lines[row].once_done = false;
+    for (size_t w = 0; w < e->plan->n_wires; w++) { /* of the request before */
+        td_value *kept = &e->kept[row * e->plan->n_wires + w];
+        if (!e->plan->wires[w].hold) continue;
+        td_value_release(kept);
+        *kept = (td_value){0};
+    }
+    td_exec_stacks_forget(e);
 }
 
 /* What windows may add to n tokens. */
@@ -281,8 +288,10 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, treadle
 static void renew_requests(const td_exec *e, td_exec_row *rows) {
     for (size_t r = 0; r < e->n_rows; r++) {
         int64_t length = td_exec_length(e, r), missing = rows[r].n_ids - length;
-        if (!rows[r].live || !rows[r].requests) continue;
-        rows[r].fresh_requests |= length == 0 || needs_all(e, rows[r].prompt || missing > 1);
+        bool all = needs_all(e, rows[r].prompt || missing > 1);
+        if (!rows[r].live) continue;
+        e->lines[r].again = all && length > 0 && !rows[r].fresh_requests;
+        if (rows[r].requests) rows[r].fresh_requests |= length == 0 || all;
     }
 }
 

@@ -67,6 +67,7 @@ typedef struct td_exec_position {
 /* What a row has beyond its state. */
 typedef struct td_exec_line {
     bool once_done;   /* its once steps have run */
+    bool again;       /* what it is about to run has been run: a graph without a past needs the whole timeline */
     int64_t n_tokens; /* hooks: tokens run */
     void *hook_data;  /* hooks: the row's own; NULL: not begun */
     TD_VEC(td_exec_position) positions;

@@ -75,7 +75,7 @@ static bool takes_part(const td_exec *e, const td_exec_run *run, const td_plan_s
         if (e->lines[run->first_row].once_done) return false;
         break;
     case TD_WHEN_PROMPT:
-        if (!run->prompt) return false;
+        if (!run->prompt || (step->held && e->lines[run->first_row].again)) return false;
         break;
     case TD_WHEN_DECODE:
         if (run->prompt) return false;
@@ -221,6 +221,8 @@ static int64_t count_features(const td_exec *e, int32_t session) {
 static treadle_status check_placeholders(const td_exec *e, const td_exec_run *run, treadle_error *err) {
     const td_exec_row *row = &run->rows[run->first_row];
     int64_t first = td_exec_length(e, run->first_row);
+    if (e->lines[run->first_row].again)
+        return TREADLE_OK; /* they were counted; a token since then may be one by chance */
     for (size_t k = 0; k < e->plan->n_steps; k++) {
         const td_plan_step *step = &e->plan->steps[k];
         if (step->modality < 0 || step->modality >= TD_MODALITY_NONE || step->when != TD_WHEN_PROMPT) continue;

@@ -71,9 +71,9 @@ static treadle_status copy_as(const td_tensor *from, td_dtype dtype, td_str name
 treadle_status td_generation_set_tensor(td_generation *g, const char *name, const td_tensor *tensor,
                                         treadle_error *err) {
     const td_plan *plan = g->runtime->plan;
-    size_t i = 0;
-    while (i < plan->n_requests && !td_str_equal(plan->requests[i].name, td_str_from(name))) i++;
-    if (i == plan->n_requests) return unknown_tensor(plan, name, err);
+    int32_t found = td_plan_find_request(plan, td_str_from(name));
+    size_t i = (size_t)found;
+    if (found < 0) return unknown_tensor(plan, name, err);
     const td_light_port *port = port_of(plan, i);
     td_value copy;
     if (port) TD_TRY(check_shape(port, tensor, err));

@@ -212,6 +212,8 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
         td_exec_truncate(g->exec, row, t->n);
         return TREADLE_OK;
     }
+    size_t n_requests = g->runtime->plan->n_requests;
+    if (g->row_requests) memset(g->row_requests + row * n_requests, 0, n_requests * sizeof *g->row_requests);
     t->had_requests = t->predicted = false;
     t->frames.n = 0;
     t->frames_before = t->skip_frames = 0;

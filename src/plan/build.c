@@ -119,8 +119,8 @@ static void run_stages(td_plan_build_ctx *b) {
         td_plan_wire_transducer, td_plan_find_wires,  td_plan_promote};
     static void (*const last[])(td_plan_build_ctx *) = {td_plan_find_outputs, td_plan_check_values};
     static void (*const rest[])(td_plan_build_ctx *) = {
-        td_plan_find_loops,    td_plan_find_splices, td_plan_find_lengths, td_plan_find_positions,
-        td_plan_find_batching, td_plan_find_sliding, td_plan_check_outputs};
+        td_plan_find_loops,     td_plan_hold_features, td_plan_find_splices, td_plan_find_lengths,
+        td_plan_find_positions, td_plan_find_batching, td_plan_find_sliding, td_plan_check_outputs};
     for (size_t i = 0; i < TD_COUNT(before) && !b->out_of_memory; i++) before[i](b);
     /* Guesses over a config with faults would only add messages that are not true. */
     for (size_t i = 0; i < TD_COUNT(after) && !b->out_of_memory && !b->messages->n_errors; i++) after[i](b);

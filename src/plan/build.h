@@ -29,6 +29,8 @@ static inline bool td_name_is_cross_cache(const td_name_parts *p) {
     return p->cross && p->part != TD_PART_OTHER && p->layer >= 0;
 }
 bool td_name_has_word(td_str name, const char *word);
+/* Exporters that number the symbols of dimensions say of two of them nothing but that both are free. */
+bool td_name_is_numbered(td_str symbol);
 td_modality td_name_modality(td_str name); /* what kind of medium a name speaks of; TD_MODALITY_NONE */
 /* What a session made of a medium (features, embeddings), not the medium's own tensor. */
 bool td_name_is_features(td_str name);
@@ -109,6 +111,7 @@ void td_plan_check_ends(td_plan_build_ctx *b, int32_t except);
 void td_plan_declared_wires(td_plan_build_ctx *b); /* wire.c */
 void td_plan_check_wires(td_plan_build_ctx *b);    /* wire.c: once the steps are known */
 void td_plan_find_wires(td_plan_build_ctx *b);     /* feed.c */
+void td_plan_hold_features(td_plan_build_ctx *b);  /* flow.c: once the steps are final */
 void td_plan_promote(td_plan_build_ctx *b);        /* flow.c */
 void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);
 void td_plan_classify(td_plan_build_ctx *b);       /* classify.c: adds the steps of several sessions */
@@ -173,11 +176,13 @@ const char *td_plan_find_fault(td_plan *plan); /* fault.c */
 
 /* request.c: the request tensor of that name, added if there is none. -1: out of memory. */
 int32_t td_plan_request_of(td_plan_build_ctx *b, td_str name, bool optional);
-int32_t td_plan_find_request(const td_plan *plan, td_str name);   /* -1: none */
 int32_t td_plan_named_request(td_plan_build_ctx *b, td_str name); /* loop.c: "session.input" or a name by itself */
 
 /* The name that a port has in wires: as io renames it, else the graph's. */
 td_str td_plan_wire_name(const td_plan_session *session, bool input, size_t port);
+static inline td_modality td_plan_input_modality(const td_plan_session *session, size_t input) {
+    return td_name_modality(td_plan_wire_name(session, true, input));
+}
 /* request.c: the td_modality without which a graph need not run, as its metadata may say; -1: it does not. */
 int32_t td_plan_metadata_modality(const td_signature *sig);
 bool td_plan_is_optional(const td_plan_session *session, size_t input); /* by type, default, config or metadata */

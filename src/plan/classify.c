@@ -110,7 +110,7 @@ static bool has_caches(const td_plan *plan, int32_t session, bool recurrent_too)
 static bool takes_medium(const td_plan_session *s) {
     if (!s->takes_tokens && td_plan_metadata_modality(s->signature) >= 0) return true;
     for (size_t i = 0; i < s->signature->n_inputs; i++)
-        if (td_name_modality(s->signature->inputs[i].name) != TD_MODALITY_NONE) return true;
+        if (td_plan_input_modality(s, i) != TD_MODALITY_NONE) return true;
     return false;
 }
 

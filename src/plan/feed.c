@@ -36,7 +36,10 @@ static bool is_made(const td_plan_build_ctx *b, int32_t session, size_t input) {
 
 /* The request tensor of an input's name; -1: out of memory. */
 static int32_t request_for(td_plan_build_ctx *b, int32_t session, size_t input, bool optional) {
-    int32_t request = td_plan_request_of(b, b->plan->sessions[session].signature->inputs[input].name, optional);
+    const td_plan_session *s = &b->plan->sessions[session];
+    int32_t known = td_plan_find_request(b->plan, td_plan_wire_name(s, true, input));
+    td_str name = known >= 0 ? b->plan->requests[known].name : s->signature->inputs[input].name;
+    int32_t request = td_plan_request_of(b, name, optional);
     if (request >= 0 && b->plan->requests[request].session < 0) {
         b->plan->requests[request].session = session;
         b->plan->requests[request].input = (int32_t)input;
@@ -209,9 +212,11 @@ static void feed_requests(td_plan_build_ctx *b, int32_t session, bool all) {
     bool tokens = s->takes_tokens || b->follows[session];
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         if (!is_open(s, i)) continue;
-        td_str name = s->signature->inputs[i].name;
+        td_str name = td_plan_wire_name(s, true, i);
         bool medium = td_name_modality(name) != TD_MODALITY_NONE && (!tokens || !td_name_is_features(name));
-        if (!all && !medium && !is_expected_output(b->config, name)) continue;
+        bool expected =
+            is_expected_output(b->config, name) || is_expected_output(b->config, s->signature->inputs[i].name);
+        if (!all && !medium && !expected) continue;
         if (all && tokens && s->feeds[i].index == TD_FEED_FREE) continue; /* left out */
         int32_t request = request_for(b, session, i, s->feeds[i].index == TD_FEED_FREE);
         if (request < 0) return;
@@ -226,8 +231,7 @@ static bool is_made_by_some(const td_plan *plan, td_modality modality) {
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_session *s = &plan->sessions[plan->steps[k].session];
         for (size_t i = 0; i < s->signature->n_inputs; i++)
-            if (s->feeds[i].kind == TD_FEED_REQUEST && td_name_modality(s->signature->inputs[i].name) == modality)
-                return true;
+            if (s->feeds[i].kind == TD_FEED_REQUEST && td_plan_input_modality(s, i) == modality) return true;
     }
     return false;
 }
@@ -238,10 +242,10 @@ static void feed_zero_rows(td_plan_build_ctx *b, int32_t session) {
     td_plan_session *s = &b->plan->sessions[session];
     bool other = false;
     for (size_t i = 0; i < s->signature->n_inputs; i++)
-        other |= s->feeds[i].kind == TD_FEED_WIRE && td_name_modality(s->signature->inputs[i].name) != TD_MODALITY_NONE;
+        other |= s->feeds[i].kind == TD_FEED_WIRE && td_plan_input_modality(s, i) != TD_MODALITY_NONE;
     for (size_t i = 0; i < s->signature->n_inputs && other; i++) {
         const td_light_port *port = &s->signature->inputs[i];
-        td_modality modality = td_name_modality(port->name);
+        td_modality modality = td_plan_input_modality(s, i);
         if (!td_plan_is_unfed(s, i) || modality == TD_MODALITY_NONE || port->shape.rank < 1 || port->shape.dims[0] >= 0)
             continue;
         if (is_made_by_some(b->plan, modality)) continue;

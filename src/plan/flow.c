@@ -144,3 +144,30 @@ void td_plan_find_source(td_plan_build_ctx *b) {
         plan->source_prompt |= s->takes_source;
     }
 }
+
+/* --- graphs without a past */
+
+/* Some run of later tokens needs the whole timeline: its graph carries no past over. */
+static bool runs_again(const td_plan *plan) {
+    bool tokens = false, past = false;
+    for (size_t k = 0; k < plan->n_states; k++) past |= plan->states[k].kind != TD_STATE_CROSS;
+    for (size_t k = 0; k < plan->n_steps; k++) {
+        const td_plan_session *s = &plan->sessions[plan->steps[k].session];
+        bool decode = plan->steps[k].when == TD_WHEN_ALWAYS || plan->steps[k].when == TD_WHEN_DECODE;
+        if (decode && s->starts_afresh) return true;
+        tokens |= decode && s->takes_tokens && !s->takes_source;
+    }
+    return tokens && !past;
+}
+
+void td_plan_hold_features(td_plan_build_ctx *b) {
+    td_plan *plan = b->plan;
+    if (plan->transducer.present || !runs_again(plan)) return;
+    for (size_t k = 0; k < plan->n_steps; k++) {
+        td_plan_step *step = &plan->steps[k];
+        if (step->when != TD_WHEN_PROMPT || plan->sessions[step->session].takes_tokens || b->follows[step->session])
+            continue;
+        step->held = true;
+        for (size_t w = 0; w < plan->n_wires; w++) plan->wires[w].hold |= plan->wires[w].from_session == step->session;
+    }
+}

@@ -92,11 +92,13 @@ static void find_window(td_plan_build_ctx *b) {
 
 /* --- one token at a time */
 
+/* Where symbols tell nothing, a free dimension may be one of tokens. */
 static bool mentions_length(const td_plan_session *s, td_str dim) {
     int32_t token = td_plan_token_input(s);
     if (token < 0 || s->signature->inputs[token].shape.rank < 2) return false;
     td_str symbol = s->signature->inputs[token].dim_names[1];
-    return symbol.n && td_str_find(dim, symbol) >= 0;
+    bool told = symbol.n && dim.n && !td_name_is_numbered(symbol);
+    return told ? td_str_find(dim, symbol) >= 0 : s->fixed_tokens == 0;
 }
 
 /* A recurrence whose new value is longer for more tokens, although the old one is not: the graph
@@ -108,7 +110,8 @@ static bool wants_single_tokens(const td_plan *plan) {
         if (s->kind != TD_STATE_RECURRENT || s->output < 0) continue;
         const td_light_port *in = &session->signature->inputs[s->input], *out = &session->signature->outputs[s->output];
         for (int i = 0; i < in->shape.rank && in->shape.rank == out->shape.rank; i++)
-            if (in->shape.dims[i] >= 0 && out->shape.dims[i] < 0 && mentions_length(session, out->dim_names[i]))
+            if (i != s->batch_axis && in->shape.dims[i] >= 0 && out->shape.dims[i] < 0 &&
+                mentions_length(session, out->dim_names[i]))
                 return true;
     }
     return false;

@@ -12,8 +12,7 @@
 static int32_t request_modality(const td_plan_session *s) {
     int32_t found = -1;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
-        td_modality m =
-            s->feeds[i].kind == TD_FEED_REQUEST ? td_name_modality(s->signature->inputs[i].name) : TD_MODALITY_NONE;
+        td_modality m = s->feeds[i].kind == TD_FEED_REQUEST ? td_plan_input_modality(s, i) : TD_MODALITY_NONE;
         if (m != TD_MODALITY_NONE && (found < 0 || found == TD_MODALITY_VIDEO)) found = (int32_t)m;
     }
     return found;
@@ -175,9 +174,14 @@ static bool mentions(td_str expression, td_str symbol) {
 }
 
 static bool shows_in_outputs(const td_signature *sig, td_str count) {
-    for (size_t o = 0; o < sig->n_outputs; o++)
-        for (int i = 0; i < sig->outputs[o].shape.rank; i++)
-            if (sig->outputs[o].shape.dims[i] < 0 && mentions(sig->outputs[o].dim_names[i], count)) return true;
+    for (size_t o = 0; o < sig->n_outputs; o++) {
+        const td_light_port *port = &sig->outputs[o];
+        for (int i = 0; i < port->shape.rank; i++)
+            if (port->shape.dims[i] < 0 && mentions(port->dim_names[i], count)) return true;
+        if (port->shape.rank > 2 && port->shape.dims[0] < 0 && td_name_is_numbered(port->dim_names[0]) &&
+            td_name_is_numbered(count))
+            return true; /* [images, tokens, hidden] */
+    }
     return false;
 }
 

@@ -116,6 +116,8 @@ bool td_name_has_word(td_str name, const char *word) {
     return false;
 }
 
+bool td_name_is_numbered(td_str symbol) { return td_str_starts(symbol, TD_STR("unk__")); }
+
 td_modality td_name_modality(td_str name) {
     static const char *const images[] = {"image", "images", "pixel", "pixels", "vision", "visual", "patches", NULL};
     static const char *const audios[] = {"audio", "speech", "mel", "mels", "waveform", "wav", "sound", NULL};

@@ -139,6 +139,7 @@ typedef struct td_plan_step {
     int32_t modality;           /* td_modality without which it is skipped; -1: none known */
     const int32_t *release;     /* sessions whose weights may go once it has run */
     size_t n_release;
+    bool held;        /* what it makes of a medium is kept, since later tokens run the whole timeline again */
     bool only_logits; /* all that it makes serves logits alone: not needed where no logits are wanted */
 } td_plan_step;
 
@@ -249,6 +250,8 @@ typedef struct td_plan {
 treadle_status td_plan_build(const td_config *config, td_messages *messages, td_plan **out, treadle_error *err);
 void td_plan_free(td_plan *plan);
 
+/* The request tensor of that name: the graph's, else the one that io gives it. -1: none. */
+int32_t td_plan_find_request(const td_plan *plan, td_str name);
 int32_t td_plan_find_session(const td_plan *plan, td_str name); /* -1: none */
 /* A name in a config for an input of a session: the graph's name, else a role or wire name renamed by io. -1: none. */
 int32_t td_plan_input_index(const td_plan_session *session, td_str name);

@@ -16,8 +16,11 @@ static bool is_grid_name(td_str name, bool video) {
 
 /* A request tensor that some graph takes, by its name. */
 static int32_t find_grid(const td_plan *plan, bool video) {
-    for (size_t i = 0; i < plan->n_requests; i++)
-        if (is_grid_name(plan->requests[i].name, video)) return (int32_t)i;
+    for (size_t i = 0; i < plan->n_requests; i++) {
+        const td_plan_request *r = &plan->requests[i];
+        td_str io = r->session < 0 ? r->name : td_plan_wire_name(&plan->sessions[r->session], true, (size_t)r->input);
+        if (is_grid_name(r->name, video) || is_grid_name(io, video)) return (int32_t)i;
+    }
     return -1;
 }
 
@@ -29,7 +32,7 @@ static int32_t find_grid_by_shape(const td_plan *plan) {
             const td_light_port *port = &s->signature->inputs[i];
             td_kind kind = td_dtype_kind(port->dtype);
             if (s->feeds[i].kind == TD_FEED_REQUEST && (kind == TD_KIND_INT || kind == TD_KIND_UINT) &&
-                port->shape.rank == 2 && port->shape.dims[1] == 3 && !is_grid_name(port->name, true))
+                port->shape.rank == 2 && port->shape.dims[1] == 3 && !is_grid_name(td_plan_wire_name(s, true, i), true))
                 return s->feeds[i].index;
         }
     }

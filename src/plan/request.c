@@ -4,6 +4,12 @@
 int32_t td_plan_find_request(const td_plan *plan, td_str name) {
     for (size_t i = 0; i < plan->n_requests; i++)
         if (td_str_equal(plan->requests[i].name, name)) return (int32_t)i;
+    for (size_t i = 0; i < plan->n_requests; i++) {
+        const td_plan_request *r = &plan->requests[i];
+        if (r->session >= 0 &&
+            td_str_equal(td_plan_wire_name(&plan->sessions[r->session], true, (size_t)r->input), name))
+            return (int32_t)i;
+    }
     return -1;
 }
 

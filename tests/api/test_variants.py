@@ -78,6 +78,7 @@ def check_runs(spec, folder, prompts, *engine):
         testing.equal(answer["tokens"], [tokens])
         # ids [n] and logits [rows, vocab], and nothing says that these count different things: one token at a time
         each_alone = spec["rank1"] and spec["dims"] == "none" and spec["logits"] == "last2"
+        each_alone |= spec.get("single", False)
         testing.equal(list(answer["runs"].values()), [N + len(ids) - 1 if each_alone else N])
         testing.near(np.load(to + ".0.npy"), logits, tolerance, "logits")
         answer = d.ask(op="generate", prompts=[p for p, _, _ in prompts], options=options, logits_to=to)
@@ -129,6 +130,13 @@ def test_caches():
 
 def test_recurrent():
     each(range(200, 216), 14, recurrent=True)
+
+
+def test_graphs_of_one_token():
+    """The state that comes back is longer for more tokens, which no symbol tells."""
+    for seed, dims in ((250, "unk"), (251, "none")):
+        layers = [{"kind": "conv", "layer": 0, "kernel": 4}, {"kind": "attention", "layer": 1, "window": 0, "kv_heads": 2, "groups": 2, "dim": 4}]
+        check(seed, cache="concat", recurrent=True, dims=dims, single=True, layers=layers, layout="bhsd", dtype="float32")
 
 
 def test_engines_agree():
@@ -196,6 +204,49 @@ def test_windows_of_ids():
                 timeline(d, [tokens[:5], tokens[2:6]], {"append": ids}, {"generate": 5}, {"rewind": len(ids) + 2}, {"generate": 4})
                 timeline(d, [tokens[:5], tokens[:4]], {"append": ids}, {"generate": 5}, {"rewind": 2}, {"append": ids[2:]}, {"generate": 4})
                 timeline(d, [tokens[:3], tokens[3:7]], {"append": ids}, {"generate": 3}, {"fork": True}, {"generate": 4})
+
+
+def write_config(folder, sessions, **more):
+    config = {"version": 2, "pipeline": {"sessions": sessions}, "tokens": {"image_token": decoders.IMAGE}, **more}
+    with open(os.path.join(folder, "genai_config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+
+
+def test_images():
+    """Two images before a decoder: with caches and without, where the features of a prompt are kept for later tokens; symbols that say nothing;
+    tensors under the graph's name and under the one that io gives it."""
+    for seed, cache, dims in ((950, "concat", "named"), (951, "none", "named"), (952, "none", "unk"), (953, "op24", "unk"), (954, "combined", "none")):
+        rng = np.random.default_rng(seed)
+        spec = decoders.random_spec(rng, "concat", False)
+        spec.update(cache=cache, dims=dims, dtype="float32", layout="bhsd", mask="int64")
+        for layer in spec["layers"]:
+            layer["window"] = 0
+        tokens, folder = 3, os.path.join(work.name, f"images.{seed}")
+        os.makedirs(folder)
+        w = decoders.write_vision(spec, folder, tokens, "x")
+        write_config(folder, {"vision": {"file": "vision.onnx", "io": {"inputs": {"pixel_values": "x"}}}, "embedding": {"file": "embedding.onnx"},
+                              "decoder": {"file": "decoder.onnx"}})
+        image = rng.standard_normal((2, 3, 4, 4)).astype(np.float32)
+        features = (image.reshape(2, 48).astype(np.float64) @ w).reshape(2 * tokens, spec["hidden"])
+        ids = [5, *[decoders.IMAGE] * tokens, 7, *[decoders.IMAGE] * tokens, 9, 4]
+        want, _, gap = decoders.greedy(spec, ids, N, features)
+        text, _, text_gap = decoders.greedy(spec, [8, 5, 6], N)
+        if min(gap, text_gap) < 1e-3:
+            continue
+        path = os.path.join(folder, "image.npy")
+        np.save(path, image)
+        with drive.Drive(folder, "--quiet") as d:
+            for name in ("pixel_values", "x"):
+                got = d.ask(op="generate", prompts=[ids], tensors={name: path}, options={"max_new_tokens": N, "eos": []})
+                testing.equal(got["tokens"], [want], f"{seed} {name}")
+                testing.equal(got["runs"], {"vision": 1, "embedding": N, "decoder": N}, f"{seed} {name}")
+            got = d.ask(op="generate", prompts=[[8, 5, 6]], options={"max_new_tokens": N, "eos": []})
+            testing.equal((got["tokens"], got["runs"]["vision"]), ([text], 0), f"{seed} text")
+            start = {"append": ids, "tensors": {"x": path}}
+            timeline(d, [want[:3], want[3:7]], start, {"generate": 3}, {"fork": True}, {"generate": 4})
+            timeline(d, [want[:5], want[2:6]], start, {"generate": 5}, {"rewind": len(ids) + 2}, {"generate": 4})
+            timeline(d, [want[:3], want[5:]], start, {"generate": 3}, {"append": want[3:5]}, {"generate": 3})
+            timeline(d, [want[:3], text[:4]], start, {"generate": 3}, {"rewind": 0}, {"append": [8, 5, 6]}, {"generate": 4})
 
 
 testing.main()

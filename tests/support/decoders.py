@@ -17,6 +17,7 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 CAPACITY = 40
+IMAGE = 3  # the token that stands for a feature of an image
 TABLE = 64
 NAMES = {
     "hf": ("past_key_values.{n}.{kv}", "present.{n}.{kv}"),
@@ -166,11 +167,14 @@ def recur(l, p, x):
     return np.stack(out)
 
 
-def forward(spec, ids, states=None):
+def forward(spec, ids, features=None):
+    """features [n, hidden]: what stands in the places of IMAGE tokens."""
     w = weights(spec)
     up = lambda t: {k: v.astype(np.float64) for k, v in t.items() if k != "layers"}
     top = up(w)
     x = top["embed"][list(ids)]
+    if features is not None:
+        x[np.array(ids) == IMAGE] = features[: list(ids).count(IMAGE)]
     positions = np.arange(len(ids)) if rotates(spec) else None
     if spec["learned"] and takes_positions(spec):
         x = x + top["table"][: len(ids)]
@@ -191,11 +195,11 @@ def rotates(spec):
     return takes_positions(spec) and not spec["learned"]
 
 
-def greedy(spec, prompt, n):
+def greedy(spec, prompt, n, features=None):
     """New tokens, the logits that chose them, and the smallest lead of the best over the second."""
     ids, steps, gap = list(prompt), [], np.inf
     for _ in range(n):
-        last = forward(spec, ids)[-1]
+        last = forward(spec, ids, features)[-1]
         top = np.sort(last)[-2:]
         gap = min(gap, top[1] - top[0])
         steps.append(last)
@@ -270,13 +274,14 @@ class Builder:
         self.spec, self.w = spec, weights(spec)
         g = self.g = Graph(spec)
         self.past = None  # positions before this run: a scalar, made at need
-        ids = g.input("input_ids", spec["ids"], ["seq"] if spec["rank1"] else ["batch", "seq"])
+        ids = g.input("inputs_embeds", g.elem, ["batch", "seq", spec["hidden"]]) if spec.get("embeds") else \
+            g.input("input_ids", spec["ids"], ["seq"] if spec["rank1"] else ["batch", "seq"])
         if spec["rank1"]:
             ids = g.op("Unsqueeze", ids, g.ints(0))
         self.shape = g.op("Shape", ids)
         self.seq = g.op("Gather", self.shape, g.const(np.int64(1)))
         self.batch = g.op("Gather", self.shape, g.const(np.int64(0)))
-        x = g.op("Gather", g.const(self.w["embed"]), ids)
+        x = ids if spec.get("embeds") else g.op("Gather", g.const(self.w["embed"]), ids)
         self.positions = self.mask = None
         if takes_positions(spec):
             self.positions = g.input("position_ids", spec["positions"], ["batch", "seq"])
@@ -377,6 +382,8 @@ class Builder:
         n, kv, dim, number = l["kv_heads"] * l["groups"], l["kv_heads"], l["dim"], l["layer"]
         if cache == "gqa":
             return self.fused(l, p, x)
+        if cache == "none":
+            past_len, total = g.const(np.int64(0)), self.seq
         q, k, v = self.heads(x, p["q"], n, dim), self.heads(x, p["k"], kv, dim), self.heads(x, p["v"], kv, dim)
         if rotates(spec):
             q, k = self.rope(q, dim), self.rope(k, dim)
@@ -392,7 +399,7 @@ class Builder:
             past_len, total = self.lengths(past, names[1], 3)
         elif cache in ("op23", "op24"):
             return self.attention_op(l, p, q, k, v)
-        else:
+        elif cache != "none":
             made = []
             for kind, new in (("key", k), ("value", v)):
                 name_in, name_out = (t.format(n=number, kv=kind, k=kind[0]) for t in NAMES[spec["names"]])
@@ -487,13 +494,13 @@ class Builder:
 
     # --- recurrent layers
 
-    def state(self, l, kind, shape, elem=None):
+    def state(self, l, kind, shape, elem=None, made=None):
         g, spec = self.g, self.spec
         stem = {"hf": ("past_key_values.{n}.{kind}", "present.{n}.{kind}"), "under": ("past_{kind}_{n}", "present_{kind}_{n}"), "cache": ("{kind}.{n}", "updated_{kind}.{n}"),
                 "short": ("past_{kind}.{n}", "present_{kind}.{n}"), "out": ("{kind}_{n}_in", "{kind}_{n}_out"), "layers": ("layers.{n}.{kind}", "layers.{n}.{kind}_new")}
         names = [t.format(n=l["layer"], kind=kind) for t in stem[spec["names"]]]
         g.input(names[0], elem or g.elem, shape)
-        g.declare(g.outputs, names[1], elem or g.elem, shape)
+        g.declare(g.outputs, names[1], elem or g.elem, made or shape)
         return names
 
     def scan(self, step, states, per_step):
@@ -513,9 +520,10 @@ class Builder:
         mul = lambda x, part: g.op("MatMul", x, g.const(p[part]))
         if l["kind"] == "conv":
             width = l["kernel"] - 1
-            name_in, name_out = self.state(l, "conv_state", ["batch", h, width])
+            single = self.spec.get("single")  # made for one token: the oldest place is dropped, whatever came in
+            name_in, name_out = self.state(l, "conv_state", ["batch", h, width], made=["batch", h, "kept"] if single else None)
             u = g.op("Concat", name_in, g.op("Transpose", mul(x, "in"), perm=[0, 2, 1]), axis=2)
-            last = g.op("Slice", u, g.ints(-width), g.ints(1 << 40), g.ints(2))
+            last = g.op("Slice", u, g.ints(1 if single else -width), g.ints(1 << 40), g.ints(2))
             g.rename(last, name_out)
             y = g.op("Conv", u, g.const(p["kernel"]), group=h)
             return mul(g.op("Transpose", y, perm=[0, 2, 1]), "out")
@@ -562,6 +570,36 @@ def graph(spec):
     made = helper.make_graph(g.nodes, "decoder", g.inputs, g.outputs, g.constants)
     domains = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if spec["cache"] == "gqa" else [])
     return helper.make_model(made, opset_imports=domains, ir_version=11 if opset > 20 else 10)
+
+
+def session(name, nodes, inputs, outputs, constants, path):
+    made = helper.make_graph(nodes, name, inputs, outputs, constants)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    onnx.save(helper.make_model(made, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), path)
+
+
+def write_vision(spec, folder, tokens, pixels="pixel_values"):
+    """A decoder that takes embeddings, and before it a session of images [n, 3, 4, 4] with `tokens` features each, and one that puts
+    features in the places of IMAGE. Returns the weights of the images' features, [48, tokens * hidden]."""
+    spec["embeds"], h = True, spec["hidden"]
+    onnx.save(graph(spec), os.path.join(folder, "decoder.onnx"))
+    w = (np.random.default_rng(spec["seed"] + 1).standard_normal((48, tokens * h)) / 7).astype(spec["dtype"])
+    g = Graph(spec)
+    g.input(pixels, spec["dtype"], ["images", 3, 4, 4])
+    made = g.op("MatMul", g.op("Reshape", pixels, g.ints(0, 48)), g.const(w))
+    g.output("image_features", g.op("Reshape", made, g.ints(0, tokens, h)), spec["dtype"], ["images_out", tokens, h] if spec["dims"] == "unk" else ["images", tokens, h])
+    session("vision", g.nodes, g.inputs, g.outputs, g.constants, os.path.join(folder, "vision.onnx"))
+    g = Graph(spec)
+    g.input("input_ids", spec["ids"], ["batch", "seq"])
+    g.input("image_features", spec["dtype"], ["images", tokens, h])
+    flat = g.op("Concat", g.op("Reshape", "image_features", g.ints(-1, h)), g.const(np.zeros((1, h), spec["dtype"])), axis=0)
+    hit = g.op("Equal", "input_ids", g.const(np.array(IMAGE, spec["ids"])))
+    count = g.op("Sub", g.op("CumSum", g.cast(hit, T.INT64), g.const(np.int64(1))), g.const(np.int64(1)))
+    features = g.op("Gather", flat, g.op("Where", hit, count, g.const(np.int64(-1))))
+    embeds = g.op("Where", g.op("Unsqueeze", hit, g.ints(2)), features, g.op("Gather", g.const(weights(spec)["embed"]), "input_ids"))
+    g.output("inputs_embeds", embeds, spec["dtype"], ["batch", "seq", h])
+    session("embedding", g.nodes, g.inputs, g.outputs, g.constants, os.path.join(folder, "embedding.onnx"))
+    return w
 
 
 def write(spec, folder):
