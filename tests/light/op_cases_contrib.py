@@ -517,6 +517,33 @@ def moe_shapes(c, tokens, hidden, inner, experts, fused, third, bias, dtype):
     return pieces, [(c.f(experts, n, k, dtype=dtype, scale=1 / k**0.5), c.f(experts, n, dtype=dtype) if bias else None) for n, k in fan[: 3 if third else 2]]
 
 
+def quantised_cache():
+    """GroupQueryAttention with a cache of codes. The new keys are rotated by quarter turns: what is rounded must not depend on who computed it."""
+    def one(name, batch=1, new=5, past=0, heads=4, kv_heads=2, size=16, bits=8, per="PER_TENSOR", lengths=None, capacity=0, dtype=F32, rotary=True, **more):
+        c = Case("gqa_codes_" + name)
+        total, row, kind = past + new, size // 2 if bits == 4 else size, np.uint8 if bits == 4 else np.int8
+        steps = lambda *shape: (c.ints(-40, 41, *shape) / 16 + 1 / 64).astype(dtype)  # never half way between two codes
+        scales = lambda: (c.ints(1, 4, 1, kv_heads, 1, size) / 4 if per == "PER_CHANNEL" else c.ints(1, 4, 1) / 4).astype(F32)
+        kept = capacity or past
+        cache = [c.ints(0, 256, batch, kv_heads, kept, row).astype(np.uint8).view(kind) for _ in range(2)]
+        tables = [np.round(f(np.pi / 2 * c.ints(0, 4, total + 3, size // 2))).astype(dtype) for f in (np.cos, np.sin)]
+        inputs = [c.f(batch, new, heads * size, dtype=dtype), steps(batch, new, kv_heads * size), steps(batch, new, kv_heads * size), *cache,
+                  np.array(lengths or [total] * batch, np.int32) - 1, np.array([total], np.int32), *(tables if rotary else [None, None]), None, None, None, scales(), scales()]
+        c.write("GroupQueryAttention", inputs, ("out_0", "out_1", "out_2"), out_types=(dtype, kind, kind), num_heads=heads, kv_num_heads=kv_heads, do_rotary=int(rotary),
+                k_quant_type=per, v_quant_type=per, kv_cache_bit_width=bits, **more)
+
+    for bits in (8, 4):
+        for per in ("PER_TENSOR", "PER_CHANNEL"):
+            end = f"{bits}_{per[4:].lower()}"
+            one("prompt_" + end, bits=bits, per=per)
+            one("decode_" + end, bits=bits, per=per, new=1, past=9)
+    one("chunk", new=4, past=7)
+    one("ragged", batch=3, new=1, past=9, lengths=[10, 4, 7], per="PER_CHANNEL")
+    one("capacity", new=1, past=6, capacity=24, bits=4)
+    one("window", new=1, past=20, local_window_size=6, per="PER_CHANNEL")
+    one("f16", dtype=F16, new=3)
+
+
 def experts_by_hand(x, scores, fc, k, activation, fusion=0, normalise=False, sparse=False, mixing=None):
     """What ONNX Runtime's CPU leaves out: SwiGLU in halves or in two matrices, a third matrix, SparseMixer (after Phi-3.5-MoE in transformers)."""
     rows, y = x.reshape(-1, x.shape[-1]).astype(np.float64), np.zeros((x.size // x.shape[-1], x.shape[-1]))
@@ -651,7 +678,7 @@ def einsum():
             c.write("Einsum", inputs, equation=equation, want=[want])
 
 
-GROUPS = (moe, qmoe, einsum, gates, mrotary, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
+GROUPS = (quantised_cache, moe, qmoe, einsum, gates, mrotary, index_ops, attention, fused, embeddings, int8_products, linear_quantize, multi_head, decoder_masked, causal_conv, linear_attention)
 
 
 def write(names=()):

@@ -6,10 +6,12 @@
  * with past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what lies
  * behind the new ones is zero. Beyond the op text: with a local window, a past with fewer rows than the cache holds
  * tokens is the last of them, and present those and the new ones; what the window reaches must be there. float16 and
- * bfloat16 are computed in float32; the cache keeps its own type. */
+ * bfloat16 are computed in float32; the cache keeps its own type. sliding_window_cache is that form of a cache: it is never the op that
+ * drops rows. A quantised cache is widened for attention: what new tokens see of each other is what the cache holds. */
 #include "kernels/attention_f32.h"
 #include "kernels/rows_f32.h"
 #include "light/ops/heads.h"
+#include "light/ops/kv_codes.h"
 #include "tensor/half.h"
 
 #include <math.h>
@@ -44,25 +46,12 @@ typedef struct gqa_state {
     float softcap, norm_epsilon;
     bool rotary, interleaved, causal, smooth;
     td_dtype dtype, cache;
+    td_kv_codes key_codes, value_codes;
 } gqa_state;
-
-static bool is_plain_float(td_dtype d) { return d == TD_FLOAT || d == TD_FLOAT16 || d == TD_BFLOAT16; }
 
 /* What the op text offers and is not done. */
 static treadle_status refuse(td_prepare *p) {
-    static const char *const quant[] = {"k_quant_type", "v_quant_type"};
-    for (size_t i = 0; i < TD_COUNT(quant); i++) {
-        td_str type = td_attr_string(p, quant[i]);
-        if (!td_str_is(type, "NONE"))
-            return td_unsupported(p, "a quantised cache (%s = %.*s)", quant[i], TD_STR_ARGS(type));
-    }
-    if (td_has_input(p, IN_K_SCALE) || td_has_input(p, IN_V_SCALE))
-        return td_unsupported(p, "a quantised cache (k_scale, v_scale)");
-    if (td_attr_int(p, "sliding_window_cache")) return td_unsupported(p, "sliding_window_cache = 1");
     if (td_attr_int(p, "qk_output") || td_has_output(p, OUT_QK)) return td_unsupported(p, "output_qk");
-    for (size_t i = IN_PAST_KEY; i <= IN_PAST_VALUE; i++)
-        if (td_has_input(p, i) && !is_plain_float(td_input_dtype(p, i)))
-            return td_unsupported(p, "a cache of %s", td_dtype_name(td_input_dtype(p, i)));
     return TREADLE_OK;
 }
 
@@ -95,9 +84,16 @@ static treadle_status gqa_prepare(td_prepare *p) {
     if (s->rotary && !td_has_input(p, IN_COS)) return td_bad_node(p, "do_rotary needs cos_cache and sin_cache");
     if (!s->causal && s->window != -1) return td_bad_node(p, "local_window_size must be -1 when causal is 0");
     s->dtype = td_input_dtype(p, IN_QUERY);
-    s->cache = td_has_input(p, IN_PAST_KEY) ? td_input_dtype(p, IN_PAST_KEY) : s->dtype;
+    s->cache = td_input_dtype(p, IN_PAST_KEY);
     if (td_has_input(p, IN_PAST_KEY) && td_input_dtype(p, IN_PAST_VALUE) != s->cache)
         return td_unsupported(p, "past_key and past_value of different types");
+    TD_TRY(td_kv_codes_prepare(p, "k_quant_type", IN_K_SCALE, s->cache, &s->key_codes));
+    TD_TRY(td_kv_codes_prepare(p, "v_quant_type", IN_V_SCALE, s->cache, &s->value_codes));
+    if (s->key_codes.on != s->value_codes.on)
+        return td_unsupported(p, "a quantised cache of keys and one of values that is not, or the other way round");
+    if (s->cache == TD_UNDEFINED) s->cache = s->key_codes.on ? s->key_codes.dtype : s->dtype;
+    if (td_attr_int(p, "sliding_window_cache") && s->window <= 0)
+        return td_bad_node(p, "sliding_window_cache needs local_window_size");
     s->attention = td_attention_f32_pick();
     s->rows = td_rows_f32_pick();
     return TREADLE_OK;
@@ -135,18 +131,19 @@ static treadle_status gqa_infer(td_infer *in) {
     }
     TD_TRY(td_infer_set(in, OUT_Y, s->dtype, &out));
 
-    td_shape present = {4, {out.dims[0], s->n_kv_heads, TD_DIM_UNKNOWN, size}};
+    int64_t row = size >= 0 ? td_kv_codes_row(&s->key_codes, size) : size;
+    td_shape present = {4, {out.dims[0], s->n_kv_heads, TD_DIM_UNKNOWN, row}};
     int64_t past = 0;
     if (has(in, IN_PAST_KEY)) {
         const td_shape *k = &in->inputs[IN_PAST_KEY]->tensor.shape, *v = &in->inputs[IN_PAST_VALUE]->tensor.shape;
         if ((k->rank >= 0 && k->rank != 4) || (v->rank >= 0 && v->rank != 4))
             return td_infer_fail(in, "past_key and past_value must have 4 dimensions");
         past = k->rank == 4 ? k->dims[2] : TD_DIM_UNKNOWN;
-        td_shape expected = {4, {out.dims[0], s->n_kv_heads, past, size}};
+        td_shape expected = {4, {out.dims[0], s->n_kv_heads, past, row}};
         if (td_shape_known(k) && td_shape_known(v) && td_shape_known(&expected) &&
             !(td_shape_equal(k, &expected) && td_shape_equal(v, &expected)))
             return td_infer_fail(in, "past_key and past_value must be [batch, %lld, past, %lld]",
-                                 (long long)s->n_kv_heads, (long long)size);
+                                 (long long)s->n_kv_heads, (long long)row);
     }
     if (total_of(in, &total) && past >= 0) {
         if (total < 0) return td_infer_fail(in, "total_sequence_length is %lld", (long long)total);
@@ -170,8 +167,10 @@ typedef struct gqa_run {
     td_heads past_key, past_value, present_key, present_value;
     td_heads q; /* what attention reads: float32 */
     const float *q_norm, *k_norm;
-    const int64_t *positions; /* [batch, new] or NULL */
-    float *buffer;            /* per thread: [size + 2 * half] */
+    const int64_t *positions;         /* [batch, new] or NULL */
+    const float *k_scales, *v_scales; /* of a quantised cache */
+    int64_t row;                      /* elements of the cache that a head takes */
+    float *buffer;                    /* per thread: [2 * size + 2 * half] */
     int64_t per_thread;
 } gqa_run;
 
@@ -222,6 +221,10 @@ static int64_t position_of(const gqa_run *w, int64_t b, int64_t t) {
     return w->first && at >= n_total(w, b) ? 0 : at;
 }
 
+static const float *scales_of(const gqa_run *w, const td_kv_codes *codes, const float *scales, int64_t head) {
+    return scales + (codes->per_channel ? head * w->size : 0);
+}
+
 static void place_tokens(void *arg, int64_t begin, int64_t end, int thread) {
     const gqa_run *w = arg;
     const gqa_state *s = w->s;
@@ -240,10 +243,18 @@ static void place_tokens(void *arg, int64_t begin, int64_t end, int thread) {
             place_head(w, &w->query, td_heads_at(&w->query, b, t, h), w->q_norm, cos, sin, TD_FLOAT,
                        td_heads_at(&w->q, b, t, h), buffer);
         for (int64_t h = 0; h < s->n_kv_heads; h++) {
-            place_head(w, &w->key, td_heads_at(&w->key, b, t, h), w->k_norm, cos, sin, s->cache,
-                       td_heads_at(&w->present_key, b, to, h), buffer);
-            place_head(w, &w->value, td_heads_at(&w->value, b, t, h), NULL, NULL, NULL, s->cache,
-                       td_heads_at(&w->present_value, b, to, h), buffer);
+            char *key = td_heads_at(&w->present_key, b, to, h), *value = td_heads_at(&w->present_value, b, to, h);
+            float *wide = buffer + w->size + 2 * w->half;
+            bool codes = s->key_codes.on;
+            td_dtype cache = codes ? TD_FLOAT : s->cache;
+            place_head(w, &w->key, td_heads_at(&w->key, b, t, h), w->k_norm, cos, sin, cache,
+                       codes ? (char *)(void *)wide : key, buffer);
+            if (codes)
+                td_kv_codes_store(&s->key_codes, wide, scales_of(w, &s->key_codes, w->k_scales, h), w->size, key);
+            place_head(w, &w->value, td_heads_at(&w->value, b, t, h), NULL, NULL, NULL, cache,
+                       codes ? (char *)(void *)wide : value, buffer);
+            if (codes)
+                td_kv_codes_store(&s->value_codes, wide, scales_of(w, &s->value_codes, w->v_scales, h), w->size, value);
         }
     }
 }
@@ -254,8 +265,8 @@ static void fill_caches(void *arg, int64_t begin, int64_t end, int thread) {
     for (int64_t i = begin; i < end; i++) {
         int64_t b = i / w->s->n_kv_heads, h = i % w->s->n_kv_heads;
         int64_t before = n_past(w, b) - n_gone(w, b);
-        td_heads_extend(&w->past_key, &w->present_key, b, h, w->size, before, w->n_new, w->n_present);
-        td_heads_extend(&w->past_value, &w->present_value, b, h, w->size, before, w->n_new, w->n_present);
+        td_heads_extend(&w->past_key, &w->present_key, b, h, w->row, before, w->n_new, w->n_present);
+        td_heads_extend(&w->past_value, &w->present_value, b, h, w->row, before, w->n_new, w->n_present);
     }
 }
 
@@ -325,9 +336,21 @@ static treadle_status set_up(gqa_run *w) {
         TD_TRY(td_heads_of_cache(r, past, &w->past_key));
         TD_TRY(td_heads_of_cache(r, r->in[IN_PAST_VALUE], &w->past_value));
     }
-    td_shape present = {4, {w->n_batch, s->n_kv_heads, w->n_present, w->size}};
+    w->row = td_kv_codes_row(&s->key_codes, w->size);
+    td_shape present = {4, {w->n_batch, s->n_kv_heads, w->n_present, w->row}};
     TD_TRY(td_heads_of_output(r, OUT_KEY, s->cache, &present, &w->present_key));
     TD_TRY(td_heads_of_output(r, OUT_VALUE, s->cache, &present, &w->present_value));
+    return TREADLE_OK;
+}
+
+static treadle_status scale_values(const gqa_run *w, const td_kv_codes *codes, size_t index, const float **out) {
+    const td_tensor *t = input(w->r, index);
+    int64_t expected = codes->per_channel ? w->s->n_kv_heads * w->size : 1;
+    if (!codes->on) return TREADLE_OK;
+    if (td_tensor_count(t) != expected)
+        return td_run_fail(w->r, "%s must have %lld values", index == IN_K_SCALE ? "k_scale" : "v_scale",
+                           (long long)expected);
+    *out = t->data;
     return TREADLE_OK;
 }
 
@@ -337,13 +360,15 @@ static treadle_status set_up_tokens(gqa_run *w) {
     const td_tensor *q_norm = input(r, IN_Q_NORM), *k_norm = input(r, IN_K_NORM);
     size_t threads = (size_t)td_pool_threads(r->pool);
 
+    TD_TRY(scale_values(w, &w->s->key_codes, IN_K_SCALE, &w->k_scales));
+    TD_TRY(scale_values(w, &w->s->value_codes, IN_V_SCALE, &w->v_scales));
     if (q_norm) {
         if (td_tensor_count(q_norm) != w->size || td_tensor_count(k_norm) != w->size)
             return td_run_fail(r, "q_norm_weight and k_norm_weight must have %lld values", (long long)w->size);
         TD_TRY(td_heads_f32(r, q_norm, &w->q_norm));
         TD_TRY(td_heads_f32(r, k_norm, &w->k_norm));
     }
-    w->per_thread = TD_ROUND_UP(w->size + 2 * w->half, 16);
+    w->per_thread = TD_ROUND_UP(2 * w->size + 2 * w->half, 16);
     w->buffer = td_run_scratch(r, threads * (size_t)w->per_thread * sizeof(float));
     if (!w->buffer) return TREADLE_OUT_OF_MEMORY;
     w->q = w->query;
@@ -394,6 +419,47 @@ static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t
     return TREADLE_OK;
 }
 
+/* What attention reads of a quantised cache: [batch, head, n_present, size] of keys, then of values. */
+typedef struct widening {
+    const gqa_run *w;
+    float *keys, *values;
+} widening;
+
+static void widen_rows(void *arg, int64_t begin, int64_t end, int thread) {
+    const widening *x = arg;
+    const gqa_run *w = x->w;
+    const gqa_state *s = w->s;
+    (void)thread;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t b = i / s->n_kv_heads, h = i % s->n_kv_heads, n = n_total(w, b) - n_gone(w, b);
+        const float *k_scales = scales_of(w, &s->key_codes, w->k_scales, h);
+        const float *v_scales = scales_of(w, &s->value_codes, w->v_scales, h);
+        for (int64_t t = 0; t < n; t++) {
+            int64_t at = (i * w->n_present + t) * w->size;
+            td_kv_codes_load(&s->key_codes, td_heads_at(&w->present_key, b, t, h), k_scales, w->size, x->keys + at);
+            td_kv_codes_load(&s->value_codes, td_heads_at(&w->present_value, b, t, h), v_scales, w->size,
+                             x->values + at);
+        }
+    }
+}
+
+static treadle_status widen_cache(const gqa_run *w, td_attention_f32 *jobs, int64_t n_jobs) {
+    size_t head = (size_t)w->n_present * (size_t)w->size, bytes;
+    widening x = {.w = w};
+    if (TD_MUL_OVERFLOWS((size_t)n_jobs * sizeof(float), head, &bytes)) return td_run_fail(w->r, "sizes overflow");
+    x.keys = td_run_scratch(w->r, bytes);
+    x.values = td_run_scratch(w->r, bytes);
+    if (!x.keys || !x.values) return TREADLE_OUT_OF_MEMORY;
+    td_pool_range(w->r->pool, n_jobs, 1, 1, widen_rows, &x);
+    for (int64_t i = 0; i < n_jobs; i++) {
+        jobs[i].kv = TD_FLOAT;
+        jobs[i].k = x.keys + (size_t)i * head;
+        jobs[i].v = x.values + (size_t)i * head;
+        jobs[i].k_row = jobs[i].v_row = w->size;
+    }
+    return TREADLE_OK;
+}
+
 static treadle_status attend(const gqa_run *w) {
     td_run *r = w->r;
     const gqa_state *s = w->s;
@@ -430,6 +496,7 @@ static treadle_status attend(const gqa_run *w) {
                                      .scale = s->scale != 0 ? s->scale : 1 / sqrtf((float)w->size),
                                      .softcap = s->softcap};
     }
+    if (s->key_codes.on) TD_TRY(widen_cache(w, jobs, n_jobs));
     TD_TRY(add_bias(w, jobs, group));
     widest = jobs[0];
     for (int64_t i = 1; i < n_jobs; i++) widest.n_keys = TD_MAX(widest.n_keys, jobs[i].n_keys);
