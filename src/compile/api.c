@@ -20,7 +20,7 @@ treadle_status treadle_compile(const char *source, const char *out_dir, const tr
     treadle_compile_options own;
 
     treadle_compile_options_init(&own);
-    if (!source || !out_dir) return td_fail(error, TREADLE_INVALID_ARGUMENT, "source and out_dir must be given");
+    if (!source || !out_dir) return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected source and out_dir, found NULL");
     if (options && (options->struct_size < sizeof(size_t) || options->struct_size > sizeof own))
         return td_fail(error, TREADLE_INVALID_ARGUMENT,
                        "the options' struct_size is %zu: call treadle_compile_options_init first",

@@ -74,7 +74,8 @@ static treadle_status read_rope(keys *k, td_model *m) {
         return td_fail(k->err, TREADLE_UNSUPPORTED, "key '%s' is '%.*s' (known: none, linear, yarn)",
                        key_of(k, "rope.scaling.type"), (int)TD_MIN(type.n, 100), type.p);
     if (!(m->rope_base > 0) || !(m->rope_factor > 0) || !(m->original_context > 0))
-        return td_fail(k->err, TREADLE_FORMAT, "the rotary embedding's base, factor and context must be above 0");
+        return td_fail(k->err, TREADLE_FORMAT,
+                       "expected the rotary embedding's base, factor and context to be above 0");
     return TREADLE_OK;
 }
 
@@ -99,8 +100,9 @@ treadle_status td_arch_read_gguf(td_model *m, treadle_error *err) {
         return td_fail(err, TREADLE_FORMAT, "%lld heads are no multiple of %lld KV heads", (long long)m->n_heads,
                        (long long)m->n_kv_heads);
     if (value_dim != m->head_dim)
-        return td_fail(err, TREADLE_UNSUPPORTED, "heads of %lld keys and %lld values: both must be equal for %s",
-                       (long long)m->head_dim, (long long)value_dim, m->arch->name);
+        return td_fail(err, TREADLE_UNSUPPORTED,
+                       "expected keys and values of one head size, as %s has them, found %lld and %lld", m->arch->name,
+                       (long long)m->head_dim, (long long)value_dim);
     if (m->rotary_dim > m->head_dim || m->rotary_dim % 2)
         return td_fail(err, TREADLE_FORMAT,
                        "%lld rotary dimensions of a head of %lld: expected an even number up to that",

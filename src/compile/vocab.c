@@ -72,9 +72,10 @@ static treadle_status read_tokens(const td_gguf *g, td_arena *arena, td_vocab *v
                         *types = td_gguf_find(g, "tokenizer.ggml.token_type");
     if (!tokens) return TREADLE_OK;
     if (tokens->type != TD_GGUF_ARRAY || tokens->element != TD_GGUF_STRING || tokens->n == 0 || tokens->n > INT32_MAX)
-        return td_fail(err, TREADLE_FORMAT, "key 'tokenizer.ggml.tokens' must be an array of strings, not empty");
+        return td_fail(err, TREADLE_FORMAT,
+                       "expected key 'tokenizer.ggml.tokens' to be an array of strings, not empty");
     if (types && (types->type != TD_GGUF_ARRAY || types->n < tokens->n))
-        return td_fail(err, TREADLE_FORMAT, "key 'tokenizer.ggml.token_type' must be an array of %llu integers",
+        return td_fail(err, TREADLE_FORMAT, "expected key 'tokenizer.ggml.token_type' to be an array of %llu integers",
                        (unsigned long long)tokens->n);
     td_str *texts = TD_ARENA_ARRAY(arena, td_str, (size_t)tokens->n);
     v->types = TD_ARENA_ARRAY(arena, uint8_t, (size_t)tokens->n);
@@ -85,7 +86,7 @@ static treadle_status read_tokens(const td_gguf *g, td_arena *arena, td_vocab *v
     for (size_t i = 0; i < v->n; i++) {
         int64_t type = TD_TOKEN_NORMAL;
         if (types && !td_gguf_int_at(types, i, &type))
-            return td_fail(err, TREADLE_FORMAT, "key 'tokenizer.ggml.token_type' must hold integers");
+            return td_fail(err, TREADLE_FORMAT, "expected key 'tokenizer.ggml.token_type' to hold integers");
         v->types[i] = type >= TD_TOKEN_NORMAL && type <= TD_TOKEN_BYTE ? (uint8_t)type : TD_TOKEN_NORMAL;
         texts[i] = tokens->texts[i];
         if (texts[i].n == 0) {
@@ -128,7 +129,7 @@ static treadle_status read_ids(const td_gguf *g, td_vocab *v, treadle_error *err
 static treadle_status read_bpe(const td_gguf *g, td_vocab *v, treadle_error *err) {
     const td_gguf_value *merges = td_gguf_find(g, "tokenizer.ggml.merges");
     if (!merges || merges->type != TD_GGUF_ARRAY || (merges->element != TD_GGUF_STRING && merges->n > 0))
-        return td_fail(err, TREADLE_FORMAT, "key 'tokenizer.ggml.merges' must be an array of strings");
+        return td_fail(err, TREADLE_FORMAT, "expected key 'tokenizer.ggml.merges' to be an array of strings");
     v->kind = TD_VOCAB_BPE;
     v->merges = merges->texts;
     v->n_merges = (size_t)merges->n;
@@ -147,7 +148,7 @@ static treadle_status read_spm(const td_gguf *g, td_vocab *v, treadle_error *err
     const td_gguf_value *scores = td_gguf_find(g, "tokenizer.ggml.scores");
     double score;
     if (!scores || scores->type != TD_GGUF_ARRAY || scores->n < v->n || !td_gguf_double_at(scores, 0, &score))
-        return td_fail(err, TREADLE_FORMAT, "key 'tokenizer.ggml.scores' must be an array of %zu numbers", v->n);
+        return td_fail(err, TREADLE_FORMAT, "expected key 'tokenizer.ggml.scores' to be an array of %zu numbers", v->n);
     v->kind = TD_VOCAB_SPM;
     v->scores = scores;
     return TREADLE_OK;

@@ -78,8 +78,8 @@ static size_t count_uses(const td_onnx_graph *g, td_str name) {
     return n;
 }
 
-/* The input that a GroupQueryAttention extends into this output; -1. Shared memory is given whole, so nothing else may look at past
- * or present, neither of keys nor of values: the op wants all of one length. */
+/* The input that a GroupQueryAttention extends into this output; -1. Shared memory is given whole, so nothing else may
+ * look at past or present, neither of keys nor of values: the op wants all of one length. */
 static int32_t find_alias(const td_signature *s, td_str output) {
     enum { PAST_KEY = 3, PAST_VALUE = 4 };
     const td_onnx_graph *g = &s->model->graph;

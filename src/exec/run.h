@@ -48,7 +48,8 @@ void td_exec_hook_end(td_exec *exec, size_t row);
 treadle_status td_exec_bind(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
 /* The value a wire carries in this run; NULL: its source gave nothing. */
 const td_value *td_exec_wire_value(const td_exec *exec, const td_exec_run *run, int32_t wire);
-/* splice.c: *value, the embeddings that an input takes, becomes a copy with the features of this run in their places. */
+/* splice.c: *value, the embeddings that an input takes, becomes a copy with the features of this run in their
+ * places. */
 treadle_status td_exec_splice(td_exec *exec, const td_exec_run *run, int32_t session, size_t input,
                               const td_value **value, treadle_error *err);
 void td_exec_zero_rows(const td_exec *exec, const td_light_port *port, td_value *value);

@@ -213,8 +213,8 @@ treadle_status td_proto_next(td_proto_reader *r, td_wire *w, td_wire_field *out,
 
 treadle_status td_proto_expect(td_proto_reader *r, const td_wire_field *f, td_wire_type type, const char *name) {
     if (f->type == type) return TREADLE_OK;
-    return td_proto_fail(r, TREADLE_FORMAT, f->at, "field '%s' (number %u) must be %s, found %s", name, f->number,
-                         td_wire_type_name(type), td_wire_type_name(f->type));
+    return td_proto_fail(r, TREADLE_FORMAT, f->at, "expected field '%s' (number %u) to be %s, found %s", name,
+                         f->number, td_wire_type_name(type), td_wire_type_name(f->type));
 }
 
 treadle_status td_proto_count_ints(td_proto_reader *r, const td_wire_field *f, const char *name, size_t *n) {

@@ -1,9 +1,10 @@
 /* plan/slide.c - caches of which only the last columns need be kept.
  *
- * So it is where each op that takes the cache looks back a known number of positions and no further, takes the positions of its tokens from
- * lengths or from an input, never from the cache's own length, and nothing else reads the cache: then what it gives does not depend on
- * what lies before its window. GroupQueryAttention with local_window_size is such an op. A window that is only declared says what a
- * graph should look back at, not what its ops read: those caches are kept whole. */
+ * So it is where each op that takes the cache looks back a known number of positions and no further, takes the
+ * positions of its tokens from lengths or from an input, never from the cache's own length, and nothing else reads
+ * the cache: then what it gives does not depend on what lies before its window. GroupQueryAttention with
+ * local_window_size is such an op. A window that is only declared says what a graph should look back at, not what its
+ * ops read: those caches are kept whole. */
 #include "plan/build.h"
 
 enum { MAX_DEPTH = 8, GQA_PAST_KEY = 3, GQA_PAST_VALUE = 4 };

@@ -1,8 +1,8 @@
 /* plan/splice.c - features that no graph takes: they stand for the embeddings of the placeholders in a prompt.
  *
- * Where one graph makes embeddings of ids, another one features of a medium, and the decoder takes embeddings alone, the
- * features are as wide as the embeddings and the runtime puts them in their places, as transformers does between its
- * modules. */
+ * Where one graph makes embeddings of ids, another one features of a medium, and the decoder takes embeddings
+ * alone, the features are as wide as the embeddings and the runtime puts them in their places, as
+ * transformers does between its modules. */
 #include "plan/build.h"
 
 /* Floats of rank 2 or more whose last dimension fits that of the embeddings, and that nothing takes. */

@@ -1,16 +1,16 @@
 /* state/slide.c - caches that keep their last columns alone.
  *
- * Row r's first `dropped` columns are not there: its column c lies at c - dropped. A run sees P columns of such a cache, and an op
- * takes them for the last P before the new ones of each row (for all, where a row has no more), so rows that run together
- * are moved until that is so. Columns are dropped when the room is used up, all but the window and some more: with room for a quarter
- * beyond that, or a chunk, a token moves O(1) columns on average.
+ * Row r's first `dropped` columns are not there: its column c lies at c - dropped. A run sees P columns of such a
+ * cache, and an op takes them for the last P before the new ones of each row (for all, where a row has no more), so
+ * rows that run together are moved until that is so. Columns are dropped when the room is used up, all but the window
+ * and some more: with room for a quarter beyond that, or a chunk, a token moves O(1) columns on average.
  * Invariant: of each row the last `slide_keep` columns are there, or all of them. */
 #include "state/state.h"
 
 #include "base/alloc.h"
 
-/* Attention takes keys in parts that begin at multiples of this: with so many more columns it adds the same numbers in the same order,
- * whatever was dropped. */
+/* Attention takes keys in parts that begin at multiples of this: with so many more columns it adds the same numbers in
+ * the same order, whatever was dropped. */
 enum { WHOLE_PARTS = 256 };
 
 void td_state_slide(td_state *state, size_t k, int64_t chunk) {

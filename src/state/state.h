@@ -45,10 +45,11 @@ void td_state_expect(td_state *state, size_t tensor);
  * cache, any number of columns. */
 treadle_status td_state_give(td_state *state, size_t tensor, const td_tensor *value, treadle_error *err);
 
-/* Before the first run: of this cache the last columns need be kept alone (td_state_tensor.slides), and the engines of all that
- * take it take it so. chunk: tokens of most runs. */
+/* Before the first run: of this cache the last columns need be kept alone (td_state_tensor.slides), and the engines of
+ * all that take it take it so. chunk: tokens of most runs. */
 void td_state_slide(td_state *state, size_t tensor, int64_t chunk);
-/* Before a run of rows that adds n columns: room for them in caches that slide, and rows that agree about what was dropped. */
+/* Before a run of rows that adds n columns: room for them in caches that slide, and rows that
+ * agree about what was dropped. */
 treadle_status td_state_slide_rows(td_state *state, size_t first_row, size_t n_rows, int64_t n, treadle_error *err);
 /* Columns that a run of these rows sees of a cache that slides. */
 int64_t td_state_slid_columns(const td_state *state, size_t first_row, size_t n_rows);

@@ -36,7 +36,7 @@ static treadle_status add(td_loader *loader, const td_json *json, td_added *adde
     const td_json *content;
     td_added_token token = {0};
     if (json->kind != TD_JSON_OBJECT)
-        return td_loader_fail(loader, json, TREADLE_FORMAT, "an added token must be an object, found %s",
+        return td_loader_fail(loader, json, TREADLE_FORMAT, "expected an added token to be an object, found %s",
                               td_json_kind_name(json->kind));
     TD_TRY(td_loader_need(loader, json, "content", TD_JSON_STRING, &content));
     if (content->string.n == 0) return TREADLE_OK;
@@ -56,7 +56,7 @@ static treadle_status add(td_loader *loader, const td_json *json, td_added *adde
 treadle_status td_added_load(td_loader *loader, const td_json *array, td_added *added) {
     if (!array || array->kind == TD_JSON_NULL) return TREADLE_OK;
     if (array->kind != TD_JSON_ARRAY)
-        return td_loader_fail(loader, array, TREADLE_FORMAT, "\"added_tokens\" must be an array, found %s",
+        return td_loader_fail(loader, array, TREADLE_FORMAT, "expected \"added_tokens\" to be an array, found %s",
                               td_json_kind_name(array->kind));
     for (const td_json *item = array->first; item; item = item->next) TD_TRY(add(loader, item, added));
     return TREADLE_OK;

@@ -66,7 +66,7 @@ treadle_status td_loader_pattern(td_loader *loader, const td_json *pattern, cons
     if (literal && literal->kind == TD_JSON_STRING) return td_loader_literal(loader, literal, literal->string, out);
     if (!regex || regex->kind != TD_JSON_STRING)
         return td_loader_fail(loader, pattern, TREADLE_FORMAT,
-                              "a pattern must be {\"String\": text} or {\"Regex\": expression}");
+                              "expected a pattern to be {\"String\": text} or {\"Regex\": expression}");
     td_regex *compiled = NULL;
     treadle_status status = td_regex_compile(regex->string, &compiled, loader->err);
     return keep(loader, regex, status, compiled, out);
@@ -79,8 +79,8 @@ treadle_status td_loader_need(td_loader *loader, const td_json *object, const ch
         return td_loader_fail(loader, object, TREADLE_FORMAT, "expected a member \"%s\" (%s), found none", key,
                               td_json_kind_name(kind));
     if ((*out)->kind != kind)
-        return td_loader_fail(loader, *out, TREADLE_FORMAT, "\"%s\" must be %s, found %s", key, td_json_kind_name(kind),
-                              td_json_kind_name((*out)->kind));
+        return td_loader_fail(loader, *out, TREADLE_FORMAT, "expected \"%s\" to be %s, found %s", key,
+                              td_json_kind_name(kind), td_json_kind_name((*out)->kind));
     return TREADLE_OK;
 }
 
@@ -90,7 +90,7 @@ treadle_status td_loader_char(td_loader *loader, const td_json *object, const ch
     size_t length = 0;
     if (text->string.n > 0) *out = td_unicode_next(text->string.p, &length);
     if (length == 0 || length != text->string.n)
-        return td_loader_fail(loader, text, TREADLE_FORMAT, "\"%s\" must be one character", key);
+        return td_loader_fail(loader, text, TREADLE_FORMAT, "expected \"%s\" to be one character", key);
     return TREADLE_OK;
 }
 
@@ -107,7 +107,7 @@ treadle_status td_steps_load(td_loader *loader, const td_slot *slot, const td_js
     if (!json || json->kind == TD_JSON_NULL) return TREADLE_OK;
     const td_json *type;
     if (json->kind != TD_JSON_OBJECT)
-        return td_loader_fail(loader, json, TREADLE_FORMAT, "a %s must be an object, found %s", slot->name,
+        return td_loader_fail(loader, json, TREADLE_FORMAT, "expected a %s to be an object, found %s", slot->name,
                               td_json_kind_name(json->kind));
     TD_TRY(td_loader_need(loader, json, "type", TD_JSON_STRING, &type));
     if (td_str_is(type->string, "Sequence")) {

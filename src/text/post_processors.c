@@ -9,7 +9,7 @@ typedef struct id_template {
 
 static treadle_status push_id(td_loader *loader, const td_json *at, int64_t id, td_ids *ids) {
     if (at->kind != TD_JSON_INT || id < 0 || id > INT32_MAX)
-        return td_loader_fail(loader, at, TREADLE_FORMAT, "a token id must be a whole number from 0 up");
+        return td_loader_fail(loader, at, TREADLE_FORMAT, "expected a token id to be a whole number from 0 up");
     return td_vec_push(ids, (int32_t)id) ? TREADLE_OK : td_loader_memory(loader, "a post-processor");
 }
 
@@ -61,7 +61,7 @@ static treadle_status parse_template(td_loader *loader, const td_json *json, voi
 static treadle_status pair_id(td_loader *loader, const td_json *json, const char *key, td_ids *ids) {
     const td_json *pair;
     TD_TRY(td_loader_need(loader, json, key, TD_JSON_ARRAY, &pair));
-    if (pair->n != 2) return td_loader_fail(loader, pair, TREADLE_FORMAT, "\"%s\" must be [token, id]", key);
+    if (pair->n != 2) return td_loader_fail(loader, pair, TREADLE_FORMAT, "expected \"%s\" to be [token, id]", key);
     const td_json *id = td_json_at(pair, 1);
     return push_id(loader, id, id->as_int, ids);
 }

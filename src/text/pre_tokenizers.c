@@ -17,7 +17,7 @@ static treadle_status rewrite_pieces(td_work *work, rewrite_fn *write, const voi
         size_t begin = out->n;
         write(arg, piece, (td_str){work->text.p + piece->begin, piece->end - piece->begin}, out);
         if (out->n > INT32_MAX)
-            return td_fail(err, TREADLE_LIMIT, "a text to tokenize must stay below 2 GiB when it is rewritten");
+            return td_fail(err, TREADLE_LIMIT, "expected a text that stays below 2 GiB when it is rewritten");
         piece->begin = (uint32_t)begin;
         piece->end = (uint32_t)out->n;
     }
@@ -91,7 +91,7 @@ static treadle_status parse_scheme(td_loader *loader, const td_json *json, prepe
     else if (td_str_is(text, "never")) *out = PREPEND_NEVER;
     else
         return td_loader_fail(loader, scheme, TREADLE_FORMAT,
-                              "\"prepend_scheme\" must be \"always\", \"first\" or \"never\"");
+                              "expected \"prepend_scheme\" to be \"always\", \"first\" or \"never\"");
     return TREADLE_OK;
 }
 
@@ -235,7 +235,7 @@ static treadle_status parse_fixed_length(td_loader *loader, const td_json *json,
     int64_t *length = TD_ARENA_NEW(loader->arena, int64_t);
     if (!length) return td_loader_memory(loader, "a pre-tokenizer");
     *length = td_json_int_or(json, "length", 5);
-    if (*length < 1) return td_loader_fail(loader, json, TREADLE_FORMAT, "\"length\" must be at least 1");
+    if (*length < 1) return td_loader_fail(loader, json, TREADLE_FORMAT, "expected \"length\" to be at least 1");
     *data = length;
     return TREADLE_OK;
 }

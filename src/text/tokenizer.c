@@ -126,7 +126,7 @@ treadle_status td_tokenizer_load(td_str tokenizer_json, td_str config_json, td_t
                         .err = err};
     treadle_status status =
         tokenizer_json.n > INT32_MAX
-            ? td_fail(err, TREADLE_LIMIT, "the file must be smaller than 2 GiB, found %zu bytes", tokenizer_json.n)
+            ? td_fail(err, TREADLE_LIMIT, "expected a file of less than 2 GiB, found %zu bytes", tokenizer_json.n)
             : load_file(&loader);
     if (status == TREADLE_OK && config_json.n > 0) status = load_config(&loader, config_json);
     if (status == TREADLE_OK) status = td_added_finish(&loader, &tokenizer->added);
@@ -176,7 +176,7 @@ treadle_status td_tokenizer_normalize(const td_tokenizer *tokenizer, td_work *wo
         td_buf_clear(to);
         TD_TRY(step->kind->normalize(step->data, work, out->n ? *out : TD_STR(""), to, err));
         if (to->n > INT32_MAX)
-            return td_fail(err, TREADLE_LIMIT, "a text to tokenize must stay below 2 GiB when normalised");
+            return td_fail(err, TREADLE_LIMIT, "expected a text that stays below 2 GiB when it is normalised");
         td_buf done = *to; /* the result is always in work->text */
         work->spare_text = work->text;
         work->text = done;
@@ -263,7 +263,7 @@ static treadle_status encode_all(encoding *e, td_str text, bool add_special, tre
 treadle_status td_tokenizer_encode(const td_tokenizer *tokenizer, td_str text, bool add_special, bool parse_special,
                                    td_ids *ids, treadle_error *err) {
     if (text.n > INT32_MAX / 4)
-        return td_fail(err, TREADLE_LIMIT, "a text to tokenize must be smaller than 512 MiB, found %zu bytes", text.n);
+        return td_fail(err, TREADLE_LIMIT, "expected a text of less than 512 MiB, found %zu bytes", text.n);
     encoding e = {.tokenizer = tokenizer, .parse_special = parse_special, .ids = ids};
     td_buf valid = {0};
     size_t n_before = ids->n;

@@ -66,7 +66,7 @@ static bool make_room(td_vocab *vocab, int32_t id) {
 
 treadle_status td_vocab_add(td_vocab *vocab, td_str token, int64_t id, treadle_error *err) {
     if (id < 0 || id >= vocab->id_limit)
-        return td_fail(err, TREADLE_LIMIT, "token ids must lie in 0..%d, found %lld", vocab->id_limit - 1,
+        return td_fail(err, TREADLE_LIMIT, "expected a token id from 0 to %d, found %lld", vocab->id_limit - 1,
                        (long long)id);
     if (!make_room(vocab, (int32_t)id)) return td_fail_memory(err, "a vocabulary", (size_t)id * sizeof(td_str));
     td_str copy = td_arena_str(vocab->arena, token);

@@ -178,7 +178,8 @@ TEST(every_variant_against_float64) {
     }
 }
 
-/* Keys that no query sees need not be there: with those before a bound left out, the same; from a bound of TD_ATTENTION_KEYS on, to the bit. */
+/* Keys that no query sees need not be there: with those before a bound left out, the same; from a bound of
+ * TD_ATTENTION_KEYS on, to the bit. */
 TEST(keys_before_a_window_are_not_read) {
     uint64_t seed = 3;
     char what[128];

@@ -41,12 +41,12 @@ static treadle_status attention_prepare(td_prepare *p) {
     s->dtype = td_input_dtype(p, IN_Q);
     s->v_dtype = td_input_dtype(p, IN_V);
     if (s->n_heads < 0 || s->n_kv_heads < 0 || (s->n_kv_heads > 0 && s->n_heads % s->n_kv_heads != 0))
-        return td_bad_node(p, "q_num_heads (%lld) must be a multiple of kv_num_heads (%lld)", (long long)s->n_heads,
-                           (long long)s->n_kv_heads);
+        return td_bad_node(p, "expected q_num_heads (%lld) to be a multiple of kv_num_heads (%lld)",
+                           (long long)s->n_heads, (long long)s->n_kv_heads);
     if (s->qk_mode < QK_PRODUCT || s->qk_mode > QK_SOFTMAX)
-        return td_bad_node(p, "qk_matmul_output_mode must be 0 to 3, not %lld", (long long)s->qk_mode);
+        return td_bad_node(p, "expected qk_matmul_output_mode to be 0 to 3, found %lld", (long long)s->qk_mode);
     if (td_has_input(p, IN_PAST_KEY) != td_has_input(p, IN_PAST_VALUE))
-        return td_bad_node(p, "past_key and past_value must be given together");
+        return td_bad_node(p, "expected past_key and past_value together, found one of them");
     if (td_has_input(p, IN_NONPAD) && td_has_input(p, IN_PAST_KEY))
         return td_bad_node(p, "nonpad_kv_seqlen cannot be used with past_key and past_value");
     return TREADLE_OK;
@@ -70,7 +70,7 @@ static treadle_status sizes_of(td_infer *in, sizes *n) {
     const td_shape *past = has_past ? &in->inputs[IN_PAST_KEY]->tensor.shape : NULL;
 
     if ((q->rank != 3 && q->rank != 4) || k->rank != q->rank || v->rank != q->rank)
-        return td_infer_fail(in, "Q, K and V must all have 3 dimensions, or all 4");
+        return td_infer_fail(in, "expected Q, K and V to have 3 dimensions each, or 4 each");
     n->flat = q->rank == 3;
     n->n_batch = q->dims[0];
     if (n->flat) {
@@ -86,7 +86,7 @@ static treadle_status sizes_of(td_infer *in, sizes *n) {
     n->n_new = k->dims[k->rank - 2];
     n->head = n->flat ? quotient(q->dims[2], n->n_heads) : q->dims[3];
     n->v_head = n->flat ? quotient(v->dims[2], n->n_kv_heads) : v->dims[3];
-    if (past && past->rank >= 0 && past->rank != 4) return td_infer_fail(in, "past_key must have 4 dimensions");
+    if (past && past->rank >= 0 && past->rank != 4) return td_infer_fail(in, "expected past_key to have 4 dimensions");
     n->n_past = !past ? 0 : past->rank < 0 ? TD_DIM_UNKNOWN : past->dims[2];
     return TREADLE_OK;
 }
@@ -96,7 +96,7 @@ static treadle_status check_shape(td_infer *in, size_t i, const td_shape *expect
     if (i >= in->n_inputs || in->inputs[i]->kind != TD_VALUE_TENSOR) return TREADLE_OK;
     const td_shape *got = &in->inputs[i]->tensor.shape;
     if (!td_shape_known(got) || !td_shape_known(expected) || td_shape_equal(got, expected)) return TREADLE_OK;
-    return td_infer_fail(in, "input %zu should be %s", i, td_shape_text(expected, text));
+    return td_infer_fail(in, "expected input %zu to be %s", i, td_shape_text(expected, text));
 }
 
 static treadle_status check_shapes(td_infer *in, const sizes *n) {

@@ -40,11 +40,12 @@ static treadle_status prepare(td_prepare *p, const attention_form *form) {
     if (s->shared && (form->past_length == SIZE_MAX || !td_has_input(p, form->past_length)))
         return td_unsupported(p, "past_present_share_buffer without past_sequence_length");
     if (n == 0) return TREADLE_OK;
-    if (n != 3 || sizes[0] != sizes[1]) return td_bad_node(p, "qkv_hidden_sizes must be three, two of them equal");
+    if (n != 3 || sizes[0] != sizes[1]) return td_bad_node(p, "expected three qkv_hidden_sizes, two of them equal");
     s->hidden = sizes[0];
     s->v_hidden = sizes[2];
     if (s->hidden < 1 || s->v_hidden < 1 || s->hidden % s->attrs.n_heads || s->v_hidden % s->attrs.n_heads)
-        return td_bad_node(p, "qkv_hidden_sizes must be multiples of num_heads (%lld)", (long long)s->attrs.n_heads);
+        return td_bad_node(p, "expected qkv_hidden_sizes to be multiples of num_heads (%lld)",
+                           (long long)s->attrs.n_heads);
     return TREADLE_OK;
 }
 
@@ -75,8 +76,8 @@ static void widths(const attention_state *s, const td_shape *weights, int64_t *h
 
 static treadle_status check_weights(td_infer *in, const attention_state *s, const td_shape *x, const td_shape *w) {
     int64_t hidden, v_hidden;
-    if (x->rank >= 0 && x->rank != 3) return td_infer_fail(in, "input must be [batch, tokens, size]");
-    if (w->rank >= 0 && w->rank != 2) return td_infer_fail(in, "weights must be a matrix");
+    if (x->rank >= 0 && x->rank != 3) return td_infer_fail(in, "expected input to be [batch, tokens, size]");
+    if (w->rank >= 0 && w->rank != 2) return td_infer_fail(in, "expected weights to be a matrix");
     if (!td_shape_known(w)) return TREADLE_OK;
     widths(s, w, &hidden, &v_hidden);
     if (2 * hidden + v_hidden != w->dims[1] || hidden % s->attrs.n_heads || v_hidden % s->attrs.n_heads || hidden == 0)
@@ -90,11 +91,11 @@ static treadle_status check_weights(td_infer *in, const attention_state *s, cons
 static treadle_status check_past(td_infer *in, const attention_state *s, const td_shape *past, int64_t n_batch,
                                  int64_t size, int64_t v_size) {
     char text[128];
-    if (past->rank >= 0 && past->rank != 5) return td_infer_fail(in, "past must have 5 dimensions");
+    if (past->rank >= 0 && past->rank != 5) return td_infer_fail(in, "expected past to have 5 dimensions");
     if (!td_shape_known(past) || n_batch < 0 || size < 0) return TREADLE_OK;
     td_shape want = {5, {2, n_batch, s->attrs.n_heads, past->dims[3], size}};
     if (!td_shape_equal(past, &want) || size != v_size)
-        return td_infer_fail(in, "past must be %s", td_shape_text(&want, text));
+        return td_infer_fail(in, "expected past to be %s", td_shape_text(&want, text));
     return TREADLE_OK;
 }
 
@@ -192,7 +193,7 @@ static treadle_status plain_run(td_run *r) {
     bool takes_bias = bias && td_product_takes_bias(&s->product);
 
     if (!qkv) return TREADLE_OUT_OF_MEMORY;
-    if (bias && td_tensor_count(bias) != n) return td_run_fail(r, "bias must have %lld values", (long long)n);
+    if (bias && td_tensor_count(bias) != n) return td_run_fail(r, "expected bias to have %lld values", (long long)n);
     td_product_job job = {.a = {rows, k, k, 1, x->data}, .b = {k, n, n, 1, weights->data}, .y = {rows, n, n, 1, qkv}};
     TD_TRY(td_product_run(r, &s->product, &job, 1, takes_bias ? bias->data : NULL));
     return attend(r, s, qkv, takes_bias ? NULL : bias);
@@ -220,11 +221,11 @@ static treadle_status quantised_run(td_run *r) {
 
     if (!qkv) return TREADLE_OUT_OF_MEMORY;
     if (td_tensor_count(r->in[IN_X_SCALE]) != 1 || (run.a_zero && td_tensor_count(run.a_zero) != 1))
-        return td_run_fail(r, "the input's scale and zero point must be one number each");
+        return td_run_fail(r, "expected the input's scale and zero point to be one number each");
     if ((n_scales != 1 && n_scales != n) || td_tensor_count(bias) != n)
-        return td_run_fail(r, "scales and bias must have %lld values", (long long)n);
+        return td_run_fail(r, "expected scales and bias to have %lld values", (long long)n);
     if (run.b_zero && td_tensor_count(run.b_zero) != 1 && td_tensor_count(run.b_zero) != n)
-        return td_run_fail(r, "zero points of the weights must be one or %lld", (long long)n);
+        return td_run_fail(r, "expected zero points of the weights to be one or %lld", (long long)n);
     TD_TRY(td_heads_f32(r, r->in[IN_X_SCALE], &run.a_scale));
     TD_TRY(td_heads_f32(r, r->in[IN_W_SCALE], &run.b_scale));
     TD_TRY(td_heads_f32(r, bias, &run.bias));

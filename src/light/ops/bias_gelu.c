@@ -26,7 +26,7 @@ static treadle_status gelu_infer(td_infer *in) {
         const td_shape *bias = &in->inputs[1]->tensor.shape;
         bool known = td_shape_known(bias) && x->rank > 0 && x->dims[x->rank - 1] >= 0;
         if (x->rank == 0 || (known && (bias->rank != 1 || bias->dims[0] != x->dims[x->rank - 1])))
-            return td_infer_fail(in, "the bias must have as many values as the last dimension");
+            return td_infer_fail(in, "expected the bias to have as many values as the last dimension");
     }
     return td_infer_same(in, 0, 0);
 }

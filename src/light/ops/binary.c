@@ -229,7 +229,7 @@ static treadle_status bit_shift_prepare(td_prepare *p) {
     if (td_str_is(direction, "LEFT")) return prepare_rows(p, shift_left_rows, TD_COUNT(shift_left_rows), TD_UNDEFINED);
     if (td_str_is(direction, "RIGHT"))
         return prepare_rows(p, shift_right_rows, TD_COUNT(shift_right_rows), TD_UNDEFINED);
-    return td_bad_node(p, "direction must be LEFT or RIGHT, not \"%.*s\"", TD_STR_ARGS(direction));
+    return td_bad_node(p, "expected direction to be LEFT or RIGHT, found \"%.*s\"", TD_STR_ARGS(direction));
 }
 const td_op_impl td_op_bit_shift = {.state_bytes = sizeof(binary_state),
                                     .prepare = bit_shift_prepare,

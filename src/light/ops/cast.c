@@ -188,7 +188,7 @@ static treadle_status cast_prepare_to(td_prepare *p, td_dtype to) {
     if (td_str_is(round, "up")) s->round = ROUND_UP;
     else if (td_str_is(round, "down")) s->round = ROUND_DOWN;
     else if (td_str_is(round, "nearest")) s->round = ROUND_NEAREST;
-    else return td_bad_node(p, "round_mode must be up, down or nearest, not \"%.*s\"", TD_STR_ARGS(round));
+    else return td_bad_node(p, "expected round_mode to be up, down or nearest, found \"%.*s\"", TD_STR_ARGS(round));
     for (size_t i = 0; i < TD_COUNT(common); i++)
         if (common[i].from == s->from && common[i].to == s->to) s->loop = common[i].fn;
     return TREADLE_OK;

@@ -76,19 +76,19 @@ static treadle_status conv_infer(td_infer *in) {
     TD_TRY(td_infer_same(in, OUT_Y, IN_X));
     if (x->rank < 0) return td_infer_unknown(in, OUT_PRESENT, s->dtype, -1);
     if (s->channels_last ? x->rank < 3 || x->rank + (s->window > 0) > TD_MAX_RANK : x->rank != 3)
-        return td_infer_fail(in, "input must be [batch, %s]",
+        return td_infer_fail(in, "expected input to be [batch, %s]",
                              s->channels_last ? "length, channels" : "channels, length");
     int64_t channels = n_channels(s, x), length = state_length(s, w);
     if ((w->rank >= 0 && w->rank != 3) || (w->rank == 3 && (differ(w->dims[0], channels) || differ(w->dims[1], 1))))
-        return td_infer_fail(in, "weight must be [%lld, 1, kernel]", (long long)channels);
+        return td_infer_fail(in, "expected weight to be [%lld, 1, kernel]", (long long)channels);
     if (bias && bias->rank >= 0 && (bias->rank != 1 || differ(bias->dims[0], channels)))
-        return td_infer_fail(in, "bias must be [%lld]", (long long)channels);
+        return td_infer_fail(in, "expected bias to be [%lld]", (long long)channels);
     td_shape present = present_shape(s, x, length);
     if (past && past->rank >= 0) {
         bool fits = past->rank == present.rank;
         char text[128];
         for (int d = 0; fits && d < past->rank; d++) fits = !differ(past->dims[d], present.dims[d]);
-        if (!fits) return td_infer_fail(in, "past_state must be %s", td_shape_text(&present, text));
+        if (!fits) return td_infer_fail(in, "expected past_state to be %s", td_shape_text(&present, text));
     }
     return td_infer_set(in, OUT_PRESENT, s->dtype, &present);
 }

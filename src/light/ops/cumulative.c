@@ -84,7 +84,7 @@ static treadle_status cumulative_run(td_run *r) {
     int64_t outer = 1, axis;
     cumulative_job job = {r->state, x->data, r->out[0]->data, 1, 1, td_dtype_bits(x->dtype) / 8};
 
-    if (td_tensor_count(r->in[1]) != 1) return td_run_fail(r, "axis must be one number");
+    if (td_tensor_count(r->in[1]) != 1) return td_run_fail(r, "expected axis to be one number");
     int64_t given = td_index_at(r->in[1], 0);
     if (!td_index_wrap(given, rank, &axis))
         return td_run_fail(r, "axis %lld is out of range; expected -%d..%d", (long long)given, rank, rank - 1);

@@ -43,7 +43,7 @@ static treadle_status check_maps(td_infer *in, size_t i, int64_t per_tap, const 
     wanted.dims[1] = per_tap * s->offset_groups * w->dims[2] * w->dims[3];
     if (td_shape_equal(m, &wanted)) return TREADLE_OK;
     char text[128];
-    return td_infer_fail(in, "%s should be %s", what, td_shape_text(&wanted, text));
+    return td_infer_fail(in, "expected %s to be %s", what, td_shape_text(&wanted, text));
 }
 
 static treadle_status deform_infer(td_infer *in) {

@@ -32,7 +32,7 @@ static treadle_status check_table(td_infer *in, size_t i, const char *name, int6
     bool is_vector = i == IN_GAMMA || i == IN_BETA;
     if (!s || !td_shape_known(s) || n < 0) return TREADLE_OK;
     if (s->rank != (is_vector ? 1 : 2) || s->dims[s->rank - 1] != n)
-        return td_infer_fail(in, "%s must have rows of %lld", name, (long long)n);
+        return td_infer_fail(in, "expected %s to have rows of %lld", name, (long long)n);
     return TREADLE_OK;
 }
 
@@ -40,8 +40,8 @@ static treadle_status embed_infer(td_infer *in) {
     const td_shape *ids = shape_of(in, IN_IDS), *words = shape_of(in, IN_WORDS), *where = shape_of(in, IN_POSITION_IDS);
     td_shape y = {3, {TD_DIM_UNKNOWN, TD_DIM_UNKNOWN, TD_DIM_UNKNOWN}};
 
-    if (ids->rank >= 0 && ids->rank != 2) return td_infer_fail(in, "input_ids must be [batch, tokens]");
-    if (words->rank >= 0 && words->rank != 2) return td_infer_fail(in, "word_embedding must be a matrix");
+    if (ids->rank >= 0 && ids->rank != 2) return td_infer_fail(in, "expected input_ids to be [batch, tokens]");
+    if (words->rank >= 0 && words->rank != 2) return td_infer_fail(in, "expected word_embedding to be a matrix");
     if (ids->rank == 2) memcpy(y.dims, ids->dims, 2 * sizeof *y.dims);
     if (words->rank == 2) y.dims[2] = words->dims[1];
     TD_TRY(check_table(in, IN_POSITIONS, "position_embedding", y.dims[2]));
@@ -51,11 +51,11 @@ static treadle_status embed_infer(td_infer *in) {
     for (size_t i = IN_SEGMENTS; i <= IN_MASK; i += IN_MASK - IN_SEGMENTS) {
         const td_shape *s = shape_of(in, i);
         if (s && td_shape_known(s) && td_shape_known(ids) && !td_shape_equal(s, ids))
-            return td_infer_fail(in, "input %zu must be as input_ids", i);
+            return td_infer_fail(in, "expected input %zu to be as input_ids", i);
     }
     if (where && td_shape_known(where) && td_shape_known(ids) &&
         (where->rank != 2 || (where->dims[0] != 1 && where->dims[0] != ids->dims[0]) || where->dims[1] != ids->dims[1]))
-        return td_infer_fail(in, "position_ids must be [1 or batch, tokens]");
+        return td_infer_fail(in, "expected position_ids to be [1 or batch, tokens]");
     td_shape batch = {1, {y.dims[0]}};
     td_dtype dtype = in->inputs[IN_WORDS]->tensor.dtype;
     TD_TRY(td_infer_set(in, OUT_Y, dtype, &y));

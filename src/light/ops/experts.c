@@ -13,7 +13,7 @@ treadle_status td_experts_prepare(td_prepare *p, size_t input, size_t bias, cons
 
     *out = (td_experts){.input = input, .bias = bias, .dtype = td_input_dtype(p, input), .gemm = td_gemm_f32_pick()};
     if (!w) return TREADLE_OK;
-    if (w->shape.rank != 3) return td_bad_node(p, "weights of experts must have 3 dimensions");
+    if (w->shape.rank != 3) return td_bad_node(p, "expected weights of experts to have 3 dimensions");
     out->count = w->shape.dims[0];
     out->n = w->shape.dims[1];
     out->k = w->shape.dims[2];
@@ -73,7 +73,7 @@ treadle_status td_experts_prepare_quantised(td_prepare *p, const td_experts_sour
     if (!codes || !scales || (td_has_input(p, from->zeros) && !zeros))
         return td_unsupported(p, "weights, scales or zero points of experts that are no constants");
     if (codes->shape.rank != 3 || td_tensor_count(codes) == 0)
-        return td_bad_node(p, "weights of experts must have 3 dimensions");
+        return td_bad_node(p, "expected weights of experts to have 3 dimensions");
     out->count = codes->shape.dims[0];
     out->n = codes->shape.dims[1];
     if (TD_MUL_OVERFLOWS(codes->shape.dims[2], 8 / (int64_t)from->bits, &out->k) ||
@@ -120,7 +120,7 @@ treadle_status td_experts_reserve(td_run *r, const td_experts *e, int64_t rows, 
         if (!out->gemm) return TREADLE_OUT_OF_MEMORY;
     }
     if (bias && td_tensor_count(bias) != count * n)
-        return td_run_fail(r, "the bias of experts must be [%lld, %lld]", (long long)count, (long long)n);
+        return td_run_fail(r, "expected the bias of experts to be [%lld, %lld]", (long long)count, (long long)n);
     if (bias && bias->dtype != TD_FLOAT) {
         out->biases = td_run_scratch(r, (size_t)(count * n) * sizeof *out->biases);
         if (!out->biases) return TREADLE_OUT_OF_MEMORY;

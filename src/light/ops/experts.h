@@ -1,4 +1,5 @@
-/* light/ops/experts.h - the weight matrices of a mixture of experts, one [n, k] for each expert, in float or block-quantised. */
+/* light/ops/experts.h - the weight matrices of a mixture of experts, one [n, k] for each expert,
+ * in float or block-quantised. */
 #ifndef TD_LIGHT_OPS_EXPERTS_H
 #define TD_LIGHT_OPS_EXPERTS_H
 

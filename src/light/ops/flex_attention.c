@@ -21,7 +21,7 @@ static treadle_status find_body(const td_prepare *p, const char *name, size_t *i
     size_t n_formals, n_outputs;
     *found = td_body_find(p, name, index, &n_formals, &n_outputs);
     if (*found && (n_formals != 1 || n_outputs != 1))
-        return td_bad_node(p, "%s must have one input and one output", name);
+        return td_bad_node(p, "expected %s to have one input and one output", name);
     return TREADLE_OK;
 }
 
@@ -43,7 +43,7 @@ static treadle_status check_body(td_infer *in, size_t index, const td_value *sco
     td_value out = {0};
     TD_TRY(td_infer_body(in, index, scores, NULL, &out));
     if (out.kind != TD_VALUE_TENSOR || out.tensor.dtype != scores->tensor.dtype)
-        return td_infer_fail(in, "%s must give what it gets", name);
+        return td_infer_fail(in, "expected %s to give what it gets", name);
     return TREADLE_OK;
 }
 
@@ -55,7 +55,7 @@ static treadle_status flex_infer(td_infer *in) {
     td_shape y = {4, {-1, -1, -1, -1}};
 
     if ((q->rank >= 0 && q->rank != 4) || (k->rank >= 0 && k->rank != 4) || (v->rank >= 0 && v->rank != 4))
-        return td_infer_fail(in, "Q, K and V must have 4 dimensions");
+        return td_infer_fail(in, "expected Q, K and V to have 4 dimensions");
     if (q->rank == 4)
         for (int d = 0; d < 3; d++) scores.tensor.shape.dims[d] = y.dims[d] = q->dims[d];
     if (k->rank == 4) scores.tensor.shape.dims[3] = k->dims[2];

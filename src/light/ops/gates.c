@@ -62,10 +62,10 @@ static treadle_status norm_prepare(td_prepare *p) {
 static treadle_status norm_infer(td_infer *in) {
     const td_shape *x = &in->inputs[0]->tensor.shape, *scale = &in->inputs[1]->tensor.shape;
     const td_shape *gate = &in->inputs[2]->tensor.shape;
-    if (scale->rank >= 0 && scale->rank != 1) return td_infer_fail(in, "scale must have 1 dimension");
-    if (x->rank == 0) return td_infer_fail(in, "X must have a dimension");
+    if (scale->rank >= 0 && scale->rank != 1) return td_infer_fail(in, "expected scale to have 1 dimension");
+    if (x->rank == 0) return td_infer_fail(in, "expected X to have a dimension");
     if (td_shape_known(x) && td_shape_known(gate) && !td_shape_equal(x, gate))
-        return td_infer_fail(in, "gate must have the shape of X");
+        return td_infer_fail(in, "expected gate to have the shape of X");
     int64_t n = scale->rank == 1 ? scale->dims[0] : TD_DIM_UNKNOWN, hidden = x->rank > 0 ? x->dims[x->rank - 1] : -1;
     if (n == 0 || (n > 0 && hidden >= 0 && hidden % n != 0))
         return td_infer_fail(in, "%lld values are not a multiple of the %lld of scale", (long long)hidden,
@@ -116,17 +116,18 @@ static treadle_status decay_prepare(td_prepare *p) {
 
 static treadle_status decay_infer(td_infer *in) {
     const td_shape *a = &in->inputs[IN_A]->tensor.shape;
-    if (a->rank >= 0 && a->rank != 3) return td_infer_fail(in, "a must have 3 dimensions");
+    if (a->rank >= 0 && a->rank != 3) return td_infer_fail(in, "expected a to have 3 dimensions");
     for (size_t i = IN_DT_BIAS; i <= IN_DECAY_SCALE; i++) {
         const td_shape *v = &in->inputs[i]->tensor.shape;
         if ((v->rank >= 0 && v->rank != 1) ||
             (v->rank == 1 && v->dims[0] >= 0 && a->rank == 3 && a->dims[2] >= 0 && v->dims[0] != a->dims[2]))
-            return td_infer_fail(in, "dt_bias and decay_scale must have a value for each of the last dimension of a");
+            return td_infer_fail(
+                in, "expected dt_bias and decay_scale to have a value for each of the last dimension of a");
     }
     if (in->n_inputs > IN_B && in->inputs[IN_B]->kind == TD_VALUE_TENSOR) {
         const td_shape *b = &in->inputs[IN_B]->tensor.shape;
         if (td_shape_known(a) && td_shape_known(b) && !td_shape_equal(a, b))
-            return td_infer_fail(in, "b must have the shape of a");
+            return td_infer_fail(in, "expected b to have the shape of a");
     }
     TD_TRY(td_infer_same(in, OUT_DECAY, IN_A));
     return in->n_outputs > OUT_BETA && in->outputs[OUT_BETA] ? td_infer_same(in, OUT_BETA, IN_A) : TREADLE_OK;
@@ -167,13 +168,13 @@ const td_op_impl td_op_linear_attention_gate = {.prepare = decay_prepare, .infer
 static treadle_status add_infer(td_infer *in) {
     const td_shape *x = &in->inputs[0]->tensor.shape, *y = &in->inputs[1]->tensor.shape;
     td_shape gate = *x;
-    if (x->rank == 0) return td_infer_fail(in, "X must have a dimension");
+    if (x->rank == 0) return td_infer_fail(in, "expected X to have a dimension");
     if (x->rank > 0) gate.dims[x->rank - 1] = 1;
     if (td_shape_known(x) && td_shape_known(y) && !td_shape_equal(x, y))
-        return td_infer_fail(in, "Y must have the shape of X");
+        return td_infer_fail(in, "expected Y to have the shape of X");
     if (td_shape_known(&gate) && td_shape_known(&in->inputs[2]->tensor.shape) &&
         !td_shape_equal(&gate, &in->inputs[2]->tensor.shape))
-        return td_infer_fail(in, "gate must have the shape of X, with 1 as the last dimension");
+        return td_infer_fail(in, "expected gate to have the shape of X, with 1 as the last dimension");
     return td_infer_same(in, 0, 0);
 }
 

@@ -188,7 +188,7 @@ static treadle_status affine_source(td_infer *in, const affine_state *s, td_qsou
                         .zero_type = TD_FLOAT};
     if (!td_shape_equal(&in->inputs[2]->tensor.shape, &per_block) ||
         !td_shape_equal(&in->inputs[3]->tensor.shape, &per_block))
-        return td_infer_fail(in, "scales and minima must be [N, blocks] as codes are");
+        return td_infer_fail(in, "expected scales and minima to be [N, blocks] as codes are");
     return td_qsource_sizes(out, NULL, NULL, NULL, in->err);
 }
 

@@ -29,7 +29,7 @@ static treadle_status gemm_infer(td_infer *in) {
     int64_t k_a = TD_DIM_UNKNOWN, k_b = TD_DIM_UNKNOWN;
 
     if ((a->shape.rank >= 0 && a->shape.rank != 2) || (b->shape.rank >= 0 && b->shape.rank != 2))
-        return td_infer_fail(in, "A and B must be matrices");
+        return td_infer_fail(in, "expected A and B to be matrices");
     if (a->shape.rank == 2) {
         out.dims[0] = a->shape.dims[s->trans_a ? 1 : 0];
         k_a = a->shape.dims[s->trans_a ? 0 : 1];

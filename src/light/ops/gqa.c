@@ -56,7 +56,8 @@ static treadle_status refuse(td_prepare *p) {
 }
 
 static treadle_status both_or_none(td_prepare *p, size_t a, size_t b, const char *names) {
-    if (td_has_input(p, a) != td_has_input(p, b)) return td_bad_node(p, "%s must be given together", names);
+    if (td_has_input(p, a) != td_has_input(p, b))
+        return td_bad_node(p, "expected %s together, found one of them", names);
     return TREADLE_OK;
 }
 
@@ -71,8 +72,8 @@ static treadle_status gqa_prepare(td_prepare *p) {
     s->n_heads = td_attr_int(p, "num_heads");
     s->n_kv_heads = td_attr_int(p, "kv_num_heads");
     if (s->n_kv_heads < 1 || s->n_heads < 1 || s->n_heads % s->n_kv_heads != 0)
-        return td_bad_node(p, "num_heads (%lld) must be a multiple of kv_num_heads (%lld)", (long long)s->n_heads,
-                           (long long)s->n_kv_heads);
+        return td_bad_node(p, "expected num_heads (%lld) to be a multiple of kv_num_heads (%lld)",
+                           (long long)s->n_heads, (long long)s->n_kv_heads);
     s->window = td_attr_int(p, "local_window_size");
     s->scale = td_attr_float(p, "scale");
     s->softcap = td_attr_float(p, "softcap");
@@ -82,7 +83,7 @@ static treadle_status gqa_prepare(td_prepare *p) {
     s->causal = td_attr_int(p, "causal") != 0;
     s->smooth = td_attr_int(p, "smooth_softmax") == 1;
     if (s->rotary && !td_has_input(p, IN_COS)) return td_bad_node(p, "do_rotary needs cos_cache and sin_cache");
-    if (!s->causal && s->window != -1) return td_bad_node(p, "local_window_size must be -1 when causal is 0");
+    if (!s->causal && s->window != -1) return td_bad_node(p, "expected local_window_size to be -1 when causal is 0");
     s->dtype = td_input_dtype(p, IN_QUERY);
     s->cache = td_input_dtype(p, IN_PAST_KEY);
     if (td_has_input(p, IN_PAST_KEY) && td_input_dtype(p, IN_PAST_VALUE) != s->cache)
@@ -120,7 +121,7 @@ static treadle_status gqa_infer(td_infer *in) {
     const td_shape *q = &in->inputs[IN_QUERY]->tensor.shape;
     int64_t heads = s->n_heads + (has(in, IN_KEY) ? 0 : 2 * s->n_kv_heads), size = TD_DIM_UNKNOWN, total;
 
-    if (q->rank >= 0 && q->rank != 3) return td_infer_fail(in, "query must have 3 dimensions");
+    if (q->rank >= 0 && q->rank != 3) return td_infer_fail(in, "expected query to have 3 dimensions");
     td_shape out = q->rank < 0 ? (td_shape){3, {TD_DIM_UNKNOWN, TD_DIM_UNKNOWN, TD_DIM_UNKNOWN}} : *q;
     if (out.dims[2] >= 0) {
         if (out.dims[2] == 0 || out.dims[2] % heads != 0)
@@ -137,12 +138,12 @@ static treadle_status gqa_infer(td_infer *in) {
     if (has(in, IN_PAST_KEY)) {
         const td_shape *k = &in->inputs[IN_PAST_KEY]->tensor.shape, *v = &in->inputs[IN_PAST_VALUE]->tensor.shape;
         if ((k->rank >= 0 && k->rank != 4) || (v->rank >= 0 && v->rank != 4))
-            return td_infer_fail(in, "past_key and past_value must have 4 dimensions");
+            return td_infer_fail(in, "expected past_key and past_value to have 4 dimensions");
         past = k->rank == 4 ? k->dims[2] : TD_DIM_UNKNOWN;
         td_shape expected = {4, {out.dims[0], s->n_kv_heads, past, row}};
         if (td_shape_known(k) && td_shape_known(v) && td_shape_known(&expected) &&
             !(td_shape_equal(k, &expected) && td_shape_equal(v, &expected)))
-            return td_infer_fail(in, "past_key and past_value must be [batch, %lld, past, %lld]",
+            return td_infer_fail(in, "expected past_key and past_value to be [batch, %lld, past, %lld]",
                                  (long long)s->n_kv_heads, (long long)row);
     }
     if (total_of(in, &total) && past >= 0) {
@@ -294,10 +295,11 @@ static treadle_status check_rotation(gqa_run *w) {
 
     if (!w->s->rotary) return TREADLE_OK;
     if (cos->shape.rank != 2 || !td_shape_equal(&cos->shape, &sin->shape) || cos->shape.dims[1] * 2 > w->size)
-        return td_run_fail(w->r, "cos_cache and sin_cache must be [positions, at most %lld]", (long long)(w->size / 2));
+        return td_run_fail(w->r, "expected cos_cache and sin_cache to be [positions, at most %lld]",
+                           (long long)(w->size / 2));
     w->half = cos->shape.dims[1];
     if (positions && td_tensor_count(positions) == w->n_batch * w->n_new) w->positions = positions->data;
-    else if (positions) return td_run_fail(w->r, "position_ids must be [batch, sequence_length]");
+    else if (positions) return td_run_fail(w->r, "expected position_ids to be [batch, sequence_length]");
     for (int64_t b = 0; b < w->n_batch; b++)
         for (int64_t t = 0; t < w->n_new; t++) {
             int64_t at = position_of(w, b, t);
@@ -327,7 +329,7 @@ static treadle_status set_up(gqa_run *w) {
     if (key) {
         td_shape expected = {3, {w->n_batch, w->n_new, s->n_kv_heads * w->size}};
         if (!td_shape_equal(&key->shape, &expected) || !td_shape_equal(&value->shape, &expected))
-            return td_run_fail(r, "key and value must be [batch, sequence, %lld]", (long long)expected.dims[2]);
+            return td_run_fail(r, "expected key and value to be [batch, sequence, %lld]", (long long)expected.dims[2]);
     }
     TD_TRY(td_heads_of_tokens(r, q, 0, w->size, &w->query));
     TD_TRY(td_heads_of_tokens(r, key ? key : q, key ? 0 : s->n_heads, w->size, &w->key));
@@ -348,7 +350,7 @@ static treadle_status scale_values(const gqa_run *w, const td_kv_codes *codes, s
     int64_t expected = codes->per_channel ? w->s->n_kv_heads * w->size : 1;
     if (!codes->on) return TREADLE_OK;
     if (td_tensor_count(t) != expected)
-        return td_run_fail(w->r, "%s must have %lld values", index == IN_K_SCALE ? "k_scale" : "v_scale",
+        return td_run_fail(w->r, "expected %s to have %lld values", index == IN_K_SCALE ? "k_scale" : "v_scale",
                            (long long)expected);
     *out = t->data;
     return TREADLE_OK;
@@ -364,7 +366,7 @@ static treadle_status set_up_tokens(gqa_run *w) {
     TD_TRY(scale_values(w, &w->s->value_codes, IN_V_SCALE, &w->v_scales));
     if (q_norm) {
         if (td_tensor_count(q_norm) != w->size || td_tensor_count(k_norm) != w->size)
-            return td_run_fail(r, "q_norm_weight and k_norm_weight must have %lld values", (long long)w->size);
+            return td_run_fail(r, "expected q_norm_weight and k_norm_weight to have %lld values", (long long)w->size);
         TD_TRY(td_heads_f32(r, q_norm, &w->q_norm));
         TD_TRY(td_heads_f32(r, k_norm, &w->k_norm));
     }
@@ -391,14 +393,14 @@ static treadle_status add_bias(const gqa_run *w, td_attention_f32 *jobs, int64_t
         if (bias->shape.rank != 4 || (d[0] != 1 && d[0] != w->n_batch) || (d[1] != 1 && d[1] != s->n_heads) ||
             d[2] != w->n_new)
             return td_run_fail(
-                r, "attention_bias must be [1 or batch, 1 or heads, sequence_length, total_sequence_length]");
+                r, "expected attention_bias to be [1 or batch, 1 or heads, sequence_length, total_sequence_length]");
         for (int64_t b = 0; b < w->n_batch; b++)
             if (d[3] < n_total(w, b)) return td_run_fail(r, "attention_bias is shorter than the sequence");
         TD_TRY(td_heads_f32(r, bias, &values));
     }
     if (sink) {
         if (td_tensor_count(sink) != s->n_heads)
-            return td_run_fail(r, "head_sink must have %lld values", (long long)s->n_heads);
+            return td_run_fail(r, "expected head_sink to have %lld values", (long long)s->n_heads);
         TD_TRY(td_heads_f32(r, sink, &sinks));
     } else if (s->smooth) {
         float *zeros = td_run_scratch(r, (size_t)s->n_heads * sizeof(float));

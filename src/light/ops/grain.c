@@ -25,17 +25,17 @@ treadle_status td_grain_infer(td_infer *in, const td_grain_attrs *attrs) {
 
     if (!td_shape_known(x) || !td_shape_known(scale) || !td_shape_known(zero)) return TREADLE_OK;
     if (!td_shape_equal(scale, zero) && !(is_one(scale) && is_one(zero)))
-        return td_infer_fail(in, "scale and zero point must have one shape");
+        return td_infer_fail(in, "expected scale and zero point to have one shape");
     if (is_one(scale) && attrs->block == 0) return TREADLE_OK;
     TD_TRY(td_infer_axis(in, attrs->axis, x->rank, &axis));
     if (attrs->block == 0) {
         if (scale->rank != 1 || scale->dims[0] != x->dims[axis])
-            return td_infer_fail(in, "scale must be one number or [%lld]", (long long)x->dims[axis]);
+            return td_infer_fail(in, "expected scale to be one number or [%lld]", (long long)x->dims[axis]);
         return TREADLE_OK;
     }
     td_shape want = *x;
     want.dims[axis] = x->dims[axis] / attrs->block + (x->dims[axis] % attrs->block != 0);
-    if (!td_shape_equal(scale, &want)) return td_infer_fail(in, "scale must be %s", td_shape_text(&want, text));
+    if (!td_shape_equal(scale, &want)) return td_infer_fail(in, "expected scale to be %s", td_shape_text(&want, text));
     return TREADLE_OK;
 }
 

@@ -220,7 +220,7 @@ static treadle_status affine_infer(td_infer *in) {
     if (n != 4 && n != 5) return td_infer_fail(in, "size has %d entries; expected 4 or 5", n);
     if (t->rank == 3 && ((t->dims[1] >= 0 && t->dims[1] != n - 2) || (t->dims[2] >= 0 && t->dims[2] != n - 1) ||
                          (t->dims[0] >= 0 && t->dims[0] != size[0])))
-        return td_infer_fail(in, "theta should be [%lld, %d, %d]", (long long)size[0], n - 2, n - 1);
+        return td_infer_fail(in, "expected theta to be [%lld, %d, %d]", (long long)size[0], n - 2, n - 1);
     out.rank = n;
     out.dims[0] = size[0];
     for (int d = 0; d < n; d++)

@@ -36,7 +36,8 @@ treadle_status td_int8_check_side(td_infer *in, size_t input, const td_shape *ma
     for (int d = 0; fits && d < s->rank; d++)
         fits = s->dims[d] == (d == s->rank - (rows ? 1 : 2) ? 1 : matrix->dims[d]);
     return fits ? TREADLE_OK
-                : td_infer_fail(in, "input %zu must be one number or one for each %s", input, rows ? "row" : "column");
+                : td_infer_fail(in, "expected input %zu to be one number or one for each %s", input,
+                                rows ? "row" : "column");
 }
 
 /* Zero points as the kernel wants them: of matrix number q those from values + q * stride on. */

@@ -44,7 +44,8 @@ static treadle_status linear_prepare(td_prepare *p) {
     s->n_kv_heads = td_attr_int(p, "kv_num_heads");
     int64_t more = TD_MAX(s->n_heads, s->n_kv_heads), fewer = TD_MIN(s->n_heads, s->n_kv_heads);
     if (fewer < 1 || more % fewer != 0)
-        return td_bad_node(p, "of q_num_heads (%lld) and kv_num_heads (%lld) one must divide the other",
+        return td_bad_node(p,
+                           "expected q_num_heads and kv_num_heads of which one divides the other, found %lld and %lld",
                            (long long)s->n_heads, (long long)s->n_kv_heads);
     s->window = td_attr_int(p, "state_window");
     if (s->window < 0 || s->window > 8)
@@ -74,7 +75,8 @@ static treadle_status check_gate(td_infer *in, size_t input, const char *name, c
     if (!x || x->rank < 0) return TREADLE_OK;
     if (x->rank != 3 || differ(x->dims[0], q->dims[0]) || differ(x->dims[1], q->dims[1]) ||
         (differ(x->dims[2], wide) && differ(x->dims[2], narrow)))
-        return td_infer_fail(in, "%s must be [batch, token, %lld or %lld]", name, (long long)wide, (long long)narrow);
+        return td_infer_fail(in, "expected %s to be [batch, token, %lld or %lld]", name, (long long)wide,
+                             (long long)narrow);
     return TREADLE_OK;
 }
 
@@ -87,7 +89,7 @@ static treadle_status linear_infer(td_infer *in) {
 
     for (size_t i = 0; i < TD_COUNT(all); i++) {
         if (all[i]->rank < 0) continue;
-        if (all[i]->rank != 3) return td_infer_fail(in, "query, key and value must have 3 dimensions");
+        if (all[i]->rank != 3) return td_infer_fail(in, "expected query, key and value to have 3 dimensions");
         for (int d = 0; d < 2; d++) {
             if (differ(out.dims[d], all[i]->dims[d])) return td_infer_fail(in, "query, key and value differ in length");
             if (all[i]->dims[d] >= 0 || out.dims[d] == TD_DIM_UNKNOWN) out.dims[d] = all[i]->dims[d];
@@ -109,7 +111,7 @@ static treadle_status linear_infer(td_infer *in) {
         bool fits = past->rank == state.rank;
         char text[128];
         for (int d = 0; fits && d < past->rank; d++) fits = !differ(past->dims[d], state.dims[d]);
-        if (!fits) return td_infer_fail(in, "past_state must be %s", td_shape_text(&state, text));
+        if (!fits) return td_infer_fail(in, "expected past_state to be %s", td_shape_text(&state, text));
     }
     out.dims[2] = v_size < 0 ? TD_DIM_UNKNOWN : v_size * TD_MAX(s->n_heads, s->n_kv_heads);
     TD_TRY(td_infer_set(in, OUT_Y, s->dtype, &out));

@@ -40,13 +40,14 @@ static treadle_status loss_infer(td_infer *in) {
             int64_t dim = x->shape.dims[d == 0 ? 0 : d + 1];
             fits = dim < 0 || labels->dims[d] < 0 || dim == labels->dims[d];
         }
-        if (!fits) return td_infer_fail(in, "labels must be as the scores without their second dimension");
+        if (!fits)
+            return td_infer_fail(in, "expected labels of the shape of the scores without their second dimension");
     }
     if (in->n_inputs > 2 && in->inputs[2]->kind == TD_VALUE_TENSOR) {
         const td_shape *w = &in->inputs[2]->tensor.shape;
         if (w->rank >= 0 && x->shape.rank > 1 &&
             (w->rank != 1 || (w->dims[0] >= 0 && x->shape.dims[1] >= 0 && w->dims[0] != x->shape.dims[1])))
-            return td_infer_fail(in, "weights must be one for each class");
+            return td_infer_fail(in, "expected a weight for each class");
     }
     if (s->reduction != NONE) out.rank = 0;
     TD_TRY(td_infer_set(in, 0, x->dtype, &out));

@@ -40,7 +40,7 @@ static treadle_status check_bias(td_infer *in, size_t input, const td_shape *b) 
     if (bias->rank < 0 || b->rank < 1) return TREADLE_OK;
     int64_t n = b->dims[b->rank - 1];
     if (bias->rank != 1 || (bias->dims[0] >= 0 && n >= 0 && bias->dims[0] != n))
-        return td_infer_fail(in, "bias must be [%lld]", (long long)n);
+        return td_infer_fail(in, "expected bias to be [%lld]", (long long)n);
     return TREADLE_OK;
 }
 
@@ -65,7 +65,7 @@ static treadle_status column_scales(td_run *r, const td_tensor *scale, const td_
 static treadle_status row_scales(td_run *r, const td_tensor *scale, const td_tensor *a, td_int8_run *run) {
     int64_t count = td_tensor_count(scale), k = a->shape.dims[a->shape.rank - 1];
     if (count != 1 && count != td_tensor_count(a) / TD_MAX(1, k))
-        return td_run_fail(r, "scales of A must be one number or one for each row");
+        return td_run_fail(r, "expected scales of A to be one number or one for each row");
     run->a_scale_step = count > 1;
     return td_heads_f32(r, scale, &run->a_scale);
 }
@@ -149,7 +149,7 @@ static treadle_status linear_infer(td_infer *in) {
 /* One float and one code. */
 static treadle_status y_scale_of(td_run *r, float *scale, float *zero) {
     if (td_tensor_count(r->in[6]) != 1 || td_tensor_count(r->in[7]) != 1)
-        return td_run_fail(r, "the output's scale and zero point must be one number each");
+        return td_run_fail(r, "expected the output's scale and zero point to be one number each");
     *scale = (float)td_load_f64(r->in[6]->dtype, r->in[6]->data, 0);
     *zero = (float)td_load_i64(r->in[7]->dtype, r->in[7]->data, 0);
     return TREADLE_OK;

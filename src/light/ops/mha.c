@@ -126,7 +126,8 @@ static treadle_status gather_beams(const td_mha *w, const td_heads *all, int64_t
     size_t bytes = (size_t)size * (size_t)td_dtype_bits(all->dtype) / 8;
 
     if (shape->rank != 3 || shape->dims[0] * shape->dims[1] != w->n_batch || shape->dims[2] < n_keys(w))
-        return td_run_fail(w->r, "cache_indirection must be [batch, beams, at least %lld]", (long long)n_keys(w));
+        return td_run_fail(w->r, "expected cache_indirection to be [batch, beams, at least %lld]",
+                           (long long)n_keys(w));
     TD_TRY(new_heads(w, all->dtype, n_keys(w), size, out));
     for (int64_t b = 0; b < w->n_batch; b++) {
         int64_t n_beams = shape->dims[1], first = b / n_beams * n_beams;
@@ -222,8 +223,9 @@ static treadle_status bias_numbers(const td_mha *w, added *out) {
     const int64_t *d = w->bias->shape.dims;
     if (w->bias->shape.rank != 4 || (d[0] != 1 && d[0] != w->n_batch) || (d[1] != 1 && d[1] != w->attrs->n_heads) ||
         d[2] != w->n_q || d[3] != n_keys(w))
-        return td_run_fail(w->r, "attention_bias must be [1 or %lld, 1 or %lld, %lld, %lld]", (long long)w->n_batch,
-                           (long long)w->attrs->n_heads, (long long)w->n_q, (long long)n_keys(w));
+        return td_run_fail(w->r, "expected attention_bias to be [1 or %lld, 1 or %lld, %lld, %lld]",
+                           (long long)w->n_batch, (long long)w->attrs->n_heads, (long long)w->n_q,
+                           (long long)n_keys(w));
     TD_TRY(td_heads_f32(w->r, w->bias, &out->values));
     out->row = n_keys(w);
     out->head = d[1] == 1 ? 0 : w->n_q * out->row;
@@ -327,7 +329,7 @@ static treadle_status projection_biases(const td_mha *w, const float *out[3]) {
     const float *all;
     if (!w->projection_bias) return TREADLE_OK;
     if (td_tensor_count(w->projection_bias) != n * (2 * w->size + w->v_size))
-        return td_run_fail(w->r, "bias must have %lld values", (long long)(n * (2 * w->size + w->v_size)));
+        return td_run_fail(w->r, "expected bias to have %lld values", (long long)(n * (2 * w->size + w->v_size)));
     TD_TRY(td_heads_f32(w->r, w->projection_bias, &all));
     out[0] = all;
     out[1] = all + n * w->size;

@@ -86,7 +86,7 @@ static treadle_status encoder_prepare(td_prepare *p) {
         TD_TRY(find_list(p, values, &s->values));
     }
     if (s->keys.dtype != td_input_dtype(p, 0) || s->values.dtype == TD_UNDEFINED || s->keys.n != s->values.n)
-        return td_bad_node(p, "keys must be of the input's type, as many as values");
+        return td_bad_node(p, "expected keys to be of the input's type, as many as values");
     if (s->keys.dtype != TD_STRING && !td_keys_can(s->keys.dtype))
         return td_unsupported(p, "keys of %s", td_dtype_name(s->keys.dtype));
     TD_TRY(find_default(p, s));

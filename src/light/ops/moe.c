@@ -1,10 +1,11 @@
-/* light/ops/moe.c - com.microsoft MoE and QMoE: for every token the k best of several experts, each a feed-forward of its own, their
- * results added by weight. Sources: onnxruntime docs/ContribOperators.md, release 1.31; for use_sparse_mixer the routing of
- * Liu et al., "GRIN: GRadient-INformed MoE", at inference.
+/* light/ops/moe.c - com.microsoft MoE and QMoE: for every token the k best of several experts, each a feed-forward of
+ * its own, their results added by weight. Sources: onnxruntime docs/ContribOperators.md, release 1.31; for
+ * use_sparse_mixer the routing of Liu et al., "GRIN: GRadient-INformed MoE", at inference.
  *
  *     y = sum over chosen e of weight_e * (act(x W1_e^T + b1_e) [* (x W3_e^T + b3_e)] W2_e^T + b2_e)
  *
- * in float32, experts in ascending order, whatever the other tokens: so a prefill gives the bits of token-by-token decoding. */
+ * in float32, experts in ascending order, whatever the other tokens: so a prefill gives the bits
+ * of token-by-token decoding. */
 #include "kernels/vmath.h"
 #include "light/ops/experts.h"
 #include "tensor/half.h"
@@ -112,7 +113,7 @@ static treadle_status qmoe_prepare(td_prepare *p) {
 
 static treadle_status moe_infer(td_infer *in) {
     int rank = in->inputs[IN_X]->tensor.shape.rank;
-    if (rank >= 0 && rank != 2 && rank != 3) return td_infer_fail(in, "the input must have 2 or 3 dimensions");
+    if (rank >= 0 && rank != 2 && rank != 3) return td_infer_fail(in, "expected the input to have 2 or 3 dimensions");
     return td_infer_same(in, 0, 0);
 }
 
@@ -191,7 +192,7 @@ static treadle_status route_all(moe_run *w) {
 
     if (td_tensor_count(router) != w->n_tokens * w->n_experts ||
         (own && td_tensor_count(own) != w->n_tokens * w->n_experts))
-        return td_run_fail(r, "router_probs and router_weights must be [%lld, %lld]", (long long)w->n_tokens,
+        return td_run_fail(r, "expected router_probs and router_weights to be [%lld, %lld]", (long long)w->n_tokens,
                            (long long)w->n_experts);
     TD_TRY(scores_of(r, router, &scores));
     if (own) TD_TRY(scores_of(r, own, &mixing));

@@ -60,7 +60,7 @@ static treadle_status prepare(td_prepare *p, bool decoder) {
     bool has_past = td_has_input(p, place_of(s, PAST_KEY)), has_length = td_has_input(p, place_of(s, PAST_LENGTH));
     s->shared = has_past && (decoder ? td_attr_int(p, "past_present_share_buffer") != 0 : has_length);
     if (has_past != td_has_input(p, place_of(s, PAST_VALUE)))
-        return td_bad_node(p, "past_key and past_value must be given together");
+        return td_bad_node(p, "expected past_key and past_value together, found one of them");
     if (s->shared && !has_length) return td_bad_node(p, "past_present_share_buffer needs past_sequence_length");
     if (td_has_input(p, VALUE) && !td_has_input(p, KEY)) return td_bad_node(p, "value without key");
     return TREADLE_OK;
@@ -101,10 +101,11 @@ static treadle_status check_forms(td_infer *in, const multi_state *s, const td_s
     td_shape want_k = {3, {n->n_batch, n->n_new, n->size * heads}},
              want_v = {3, {n->n_batch, n->n_new, n->v_size * heads}};
 
-    if (!k && q->rank != 5 && !s->decoder) return td_infer_fail(in, "without key, query must have 5 dimensions");
+    if (!k && q->rank != 5 && !s->decoder)
+        return td_infer_fail(in, "expected query to have 5 dimensions, as there is no key");
     if (q->rank != (k || s->decoder ? 3 : 5)) return td_infer_fail(in, "query has %d dimensions", q->rank);
     if (q->rank == 5 && (q->dims[2] != heads || q->dims[3] != 3))
-        return td_infer_fail(in, "query must be [batch, tokens, %lld, 3, size]", (long long)heads);
+        return td_infer_fail(in, "expected query to be [batch, tokens, %lld, 3, size]", (long long)heads);
     if (q->rank == 3 && q->dims[2] % (heads * (k ? 1 : 3)) != 0)
         return td_infer_fail(in, "query is not a multiple of %lld heads", (long long)heads);
     if (k && k->rank == 5) want_k = (td_shape){5, {n->n_batch, n->n_new, heads, 2, n->size}};
@@ -114,8 +115,10 @@ static treadle_status check_forms(td_infer *in, const multi_state *s, const td_s
     }
     if (k && (k->rank == 5) != !v) return td_infer_fail(in, "value goes with a key of 3 or 4 dimensions");
     char text[128];
-    if (k && !td_shape_equal(k, &want_k)) return td_infer_fail(in, "key must be %s", td_shape_text(&want_k, text));
-    if (v && !td_shape_equal(v, &want_v)) return td_infer_fail(in, "value must be %s", td_shape_text(&want_v, text));
+    if (k && !td_shape_equal(k, &want_k))
+        return td_infer_fail(in, "expected key to be %s", td_shape_text(&want_k, text));
+    if (v && !td_shape_equal(v, &want_v))
+        return td_infer_fail(in, "expected value to be %s", td_shape_text(&want_v, text));
     if (k && k->rank == 4 && given(s, in, PAST_KEY)) return td_infer_fail(in, "a past beside a finished cache");
     return TREADLE_OK;
 }
@@ -126,7 +129,7 @@ static treadle_status check_past(td_infer *in, const multi_state *s, enum role r
     if (!past || !td_shape_known(&past->shape) || key->shape.rank != 4) return TREADLE_OK;
     td_shape want = {4, {n->n_batch, s->attrs.n_heads, key->shape.dims[2], size}};
     if (td_shape_known(&want) && !td_shape_equal(&past->shape, &want))
-        return td_infer_fail(in, "past must be %s", td_shape_text(&want, text));
+        return td_infer_fail(in, "expected past to be %s", td_shape_text(&want, text));
     return TREADLE_OK;
 }
 
@@ -136,12 +139,13 @@ static treadle_status past_rows(td_infer *in, const multi_state *s, int64_t n_ne
 
     *n_past = past ? past->shape.rank == 4 ? past->shape.dims[2] : TD_DIM_UNKNOWN : 0;
     *n_room = *n_past < 0 || n_new < 0 ? TD_DIM_UNKNOWN : *n_past + n_new;
-    if (past && past->shape.rank >= 0 && past->shape.rank != 4) return td_infer_fail(in, "past must have 4 dimensions");
+    if (past && past->shape.rank >= 0 && past->shape.rank != 4)
+        return td_infer_fail(in, "expected past to have 4 dimensions");
     if (!s->shared) return TREADLE_OK;
     *n_room = *n_past;
     *n_past = TD_DIM_UNKNOWN;
     if (!length->data || !td_shape_known(&length->shape)) return TREADLE_OK;
-    if (td_tensor_count(length) != 1) return td_infer_fail(in, "past_sequence_length must be one number");
+    if (td_tensor_count(length) != 1) return td_infer_fail(in, "expected past_sequence_length to be one number");
     *n_past = ((const int32_t *)length->data)[0];
     if (*n_past < 0 || (*n_room >= 0 && n_new >= 0 && *n_past > *n_room - n_new))
         return td_infer_fail(in, "past_sequence_length is %lld, with %lld new tokens and room for %lld",

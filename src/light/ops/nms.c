@@ -23,7 +23,7 @@ static treadle_status nms_infer(td_infer *in) {
     if (td_shape_known(boxes) && td_shape_known(scores) &&
         (boxes->rank != 3 || scores->rank != 3 || boxes->dims[2] != 4 || boxes->dims[0] != scores->dims[0] ||
          boxes->dims[1] != scores->dims[2]))
-        return td_infer_fail(in, "boxes must be [batch, boxes, 4], scores [batch, classes, boxes]");
+        return td_infer_fail(in, "expected boxes to be [batch, boxes, 4], scores [batch, classes, boxes]");
     return td_infer_set(in, 0, TD_INT64, &out);
 }
 
@@ -133,7 +133,7 @@ static treadle_status det_infer(td_infer *in) {
     td_shape out = x->shape;
     if (out.rank < 0) return td_infer_unknown(in, 0, x->dtype, -1);
     int64_t rows = out.rank < 2 ? 0 : out.dims[out.rank - 2], columns = out.rank < 2 ? 1 : out.dims[out.rank - 1];
-    if (rows >= 0 && columns >= 0 && rows != columns) return td_infer_fail(in, "input must be square matrices");
+    if (rows >= 0 && columns >= 0 && rows != columns) return td_infer_fail(in, "expected input to be square matrices");
     out.rank -= 2;
     return td_infer_set(in, 0, x->dtype, &out);
 }

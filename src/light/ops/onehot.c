@@ -30,9 +30,9 @@ static treadle_status onehot_infer(td_infer *in) {
 
     if (values->shape.rank >= 0 &&
         (values->shape.rank != 1 || (values->shape.dims[0] >= 0 && values->shape.dims[0] != 2)))
-        return td_infer_fail(in, "values must be [2]");
+        return td_infer_fail(in, "expected values to be [2]");
     if (depth->data && td_shape_known(&depth->shape)) {
-        if (td_tensor_count(depth) != 1) return td_infer_fail(in, "depth must be one number");
+        if (td_tensor_count(depth) != 1) return td_infer_fail(in, "expected depth to be one number");
         n = td_load_i64(depth->dtype, depth->data, 0);
         if (n < 0) return td_infer_fail(in, "depth is %lld", (long long)n);
     }
@@ -90,7 +90,7 @@ static treadle_status eye_prepare(td_prepare *p) {
 static treadle_status eye_infer(td_infer *in) {
     const eye_state *s = in->state;
     const td_shape *x = &in->inputs[0]->tensor.shape;
-    if (x->rank >= 0 && x->rank != 2) return td_infer_fail(in, "input must be a matrix");
+    if (x->rank >= 0 && x->rank != 2) return td_infer_fail(in, "expected input to be a matrix");
     return td_infer_set(in, 0, s->dtype, x);
 }
 
@@ -122,16 +122,16 @@ static treadle_status reverse_prepare(td_prepare *p) {
     s->time = td_attr_int(p, "time_axis");
     s->batch = td_attr_int(p, "batch_axis");
     if (s->time == s->batch || s->time < 0 || s->time > 1 || s->batch < 0 || s->batch > 1)
-        return td_bad_node(p, "time_axis and batch_axis must be 0 and 1");
+        return td_bad_node(p, "expected time_axis and batch_axis to be 0 and 1");
     return TREADLE_OK;
 }
 
 static treadle_status reverse_infer(td_infer *in) {
     const reverse_state *s = in->state;
     const td_shape *x = &in->inputs[0]->tensor.shape, *lengths = &in->inputs[1]->tensor.shape;
-    if (x->rank >= 0 && x->rank < 2) return td_infer_fail(in, "input must have two dimensions or more");
+    if (x->rank >= 0 && x->rank < 2) return td_infer_fail(in, "expected input to have two dimensions or more");
     if (td_shape_known(x) && td_shape_known(lengths) && (lengths->rank != 1 || lengths->dims[0] != x->dims[s->batch]))
-        return td_infer_fail(in, "sequence_lens must be [%lld]", (long long)x->dims[s->batch]);
+        return td_infer_fail(in, "expected sequence_lens to be [%lld]", (long long)x->dims[s->batch]);
     return td_infer_same(in, 0, 0);
 }
 

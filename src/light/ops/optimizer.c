@@ -92,7 +92,7 @@ static treadle_status optimizer_run(td_run *r) {
     size_t n = n_tensors(s, r->n_inputs);
 
     if (td_tensor_count(r->in[0]) != 1 || td_tensor_count(r->in[1]) != 1)
-        return td_run_fail(r, "rate and count must be one number each");
+        return td_run_fail(r, "expected rate and count to be one number each");
     double rate = td_load_f64(r->in[0]->dtype, r->in[0]->data, 0);
     int64_t count = td_load_i64(r->in[1]->dtype, r->in[1]->data, 0);
     for (size_t i = 0; i < n; i++) {

@@ -79,7 +79,7 @@ treadle_status td_qlinear_infer(td_infer *in, size_t output, int64_t k, int64_t 
     if (out.rank < 0) return td_infer_unknown(in, output, a->dtype, -1);
     if (out.rank == 0) return td_infer_fail(in, "A is a scalar");
     if (out.dims[out.rank - 1] >= 0 && out.dims[out.rank - 1] != k)
-        return td_infer_fail(in, "the last dimension of A must be %lld", (long long)k);
+        return td_infer_fail(in, "expected the last dimension of A to be %lld", (long long)k);
     out.dims[out.rank - 1] = n;
     return td_infer_set(in, output, a->dtype, &out);
 }

@@ -18,7 +18,8 @@ typedef struct td_qlinear {
 treadle_status td_qlinear_prepare(td_prepare *p, const td_qsource *source, td_qmode mode, const char *what,
                                   td_qlinear *out);
 
-/* Scales and zero points come as float32, float16 or bfloat16; the packer knows the first two. *data lives as long as the node. */
+/* Scales and zero points come as float32, float16 or bfloat16; the packer knows the first two.
+ * *data lives as long as the node. */
 treadle_status td_qlinear_widen(td_prepare *p, const td_tensor *t, const void **data, td_dtype *dtype);
 
 /* What accuracy_level and the session's options make of the activations. */

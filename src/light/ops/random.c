@@ -184,7 +184,7 @@ static treadle_status multinomial_prepare(td_prepare *p) {
 static treadle_status multinomial_infer(td_infer *in) {
     const random_state *s = in->state;
     const td_shape *x = &in->inputs[0]->tensor.shape;
-    if (x->rank >= 0 && x->rank != 2) return td_infer_fail(in, "input must be [batch, classes]");
+    if (x->rank >= 0 && x->rank != 2) return td_infer_fail(in, "expected input to be [batch, classes]");
     td_shape out = {2, {x->rank == 2 ? x->dims[0] : TD_DIM_UNKNOWN, s->n_samples}};
     return td_infer_set(in, 0, s->dtype, &out);
 }

@@ -111,7 +111,7 @@ static treadle_status expect(td_infer *in, size_t i, const char *what, int rank,
     if (fits) return TREADLE_OK;
     char text[128];
     td_shape wanted = {.rank = rank, .dims = {d0, d1, d2}};
-    return td_infer_fail(in, "%s should be %s", what, td_shape_text(&wanted, text));
+    return td_infer_fail(in, "expected %s to be %s", what, td_shape_text(&wanted, text));
 }
 
 static int64_t dim_of(const td_shape *s, int d) { return s && d < s->rank ? s->dims[d] : TD_DIM_UNKNOWN; }

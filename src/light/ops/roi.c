@@ -62,7 +62,7 @@ static treadle_status infer_rois(td_infer *in, int64_t columns) {
     if (x->shape.rank >= 0 && x->shape.rank != 4)
         return td_infer_fail(in, "rank %d; expected [batch, channels, height, width]", x->shape.rank);
     if (rois->rank >= 0 && (rois->rank != 2 || (rois->dims[1] >= 0 && rois->dims[1] != columns)))
-        return td_infer_fail(in, "regions should be [n, %lld]", (long long)columns);
+        return td_infer_fail(in, "expected regions to be [n, %lld]", (long long)columns);
     if (rois->rank == 2) out.dims[0] = rois->dims[0];
     if (x->shape.rank == 4) out.dims[1] = x->shape.dims[1];
     return td_infer_set(in, 0, x->dtype, &out);
@@ -74,7 +74,7 @@ static treadle_status align_infer(td_infer *in) {
     const td_shape *rois = &in->inputs[1]->tensor.shape, *batch = &in->inputs[2]->tensor.shape;
     if (batch->rank >= 0 && (batch->rank != 1 || (rois->rank == 2 && rois->dims[0] >= 0 && batch->dims[0] >= 0 &&
                                                   rois->dims[0] != batch->dims[0])))
-        return td_infer_fail(in, "batch_indices should have one entry a region");
+        return td_infer_fail(in, "expected batch_indices to have one entry a region");
     return infer_rois(in, 4);
 }
 

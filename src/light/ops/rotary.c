@@ -49,7 +49,7 @@ static treadle_status prepare_three(td_prepare *p) {
 
     TD_TRY(prepare_rotary(p, true));
     if (n != 3 || sections[0] < 0 || sections[1] < 0 || sections[2] < 0)
-        return td_bad_node(p, "mrope_section must be 3 counts");
+        return td_bad_node(p, "expected mrope_section to be 3 counts");
     if (layout != 0 && layout != 1) return td_bad_node(p, "mrope_layout is %lld; expected 0 or 1", (long long)layout);
     memcpy(s->sections, sections, sizeof s->sections);
     s->three = true;
@@ -66,7 +66,7 @@ static int stream_of(const rotary_state *s, int64_t i) {
 
 static treadle_status rotary_infer(td_infer *in) {
     int rank = in->inputs[0]->tensor.shape.rank;
-    if (rank >= 0 && rank != 3 && rank != 4) return td_infer_fail(in, "the input must have 3 or 4 dimensions");
+    if (rank >= 0 && rank != 3 && rank != 4) return td_infer_fail(in, "expected the input to have 3 or 4 dimensions");
     return td_infer_same(in, 0, 0);
 }
 
@@ -155,7 +155,7 @@ static treadle_status set_sizes(td_run *r, rotary_run *w) {
     }
     w->half = (s->rotary_dim ? s->rotary_dim : w->size) / 2;
     if (2 * w->half > w->size || cached != w->half || !td_shape_equal(&w->cos->shape, &w->sin->shape))
-        return td_run_fail(r, "cos_cache and sin_cache must end in a dimension of %lld", (long long)w->half);
+        return td_run_fail(r, "expected cos_cache and sin_cache to end in a dimension of %lld", (long long)w->half);
     w->token = x->rank == 4 ? w->size : hidden;
     w->head = x->rank == 4 ? w->n_tokens * w->size : w->size;
     w->batch = w->n_heads * w->n_tokens * w->size;
@@ -168,13 +168,13 @@ static treadle_status check_positions(td_run *r, const rotary_run *w) {
     int streams = s->three ? 3 : 1;
 
     if (s->three && s->sections[0] + s->sections[1] + s->sections[2] != w->half)
-        return td_run_fail(r, "mrope_section must sum up to %lld", (long long)w->half);
+        return td_run_fail(r, "expected mrope_section to add up to %lld", (long long)w->half);
     if (w->positions) {
         int64_t n = td_tensor_count(w->positions);
         if (n != streams * n_tokens && !(n == 1 && s->microsoft && !s->three))
-            return td_run_fail(r, "position_ids must be [%sbatch, sequence]", s->three ? "3, " : "");
+            return td_run_fail(r, "expected position_ids to be [%sbatch, sequence]", s->three ? "3, " : "");
     } else if (rows != n_tokens) {
-        return td_run_fail(r, "without position_ids cos_cache must be [batch, sequence, half]");
+        return td_run_fail(r, "expected cos_cache to be [batch, sequence, half], as there are no position_ids");
     }
     for (int64_t i = 0; i < streams * n_tokens; i++) {
         int64_t row = row_of(w, (int)(i / n_tokens), i % n_tokens / w->n_tokens, i % w->n_tokens);

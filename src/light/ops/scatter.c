@@ -54,7 +54,7 @@ static treadle_status elements_infer(td_infer *in) {
 
     if (data->rank >= 0) TD_TRY(td_infer_axis(in, s->axis, data->rank, &axis));
     if (td_shape_known(index) && td_shape_known(updates) && !td_shape_equal(index, updates))
-        return td_infer_fail(in, "indices and updates must have one shape");
+        return td_infer_fail(in, "expected indices and updates to have one shape");
     if (data->rank >= 0 && index->rank >= 0) {
         if (data->rank != index->rank) return td_infer_fail(in, "data and indices of different ranks");
         for (int d = 0; d < data->rank; d++)
@@ -140,14 +140,14 @@ static treadle_status nd_infer(td_infer *in) {
     if (td_shape_known(data) && td_shape_known(index) && td_shape_known(updates)) {
         int64_t k = index->rank > 0 ? index->dims[index->rank - 1] : -1;
         if (k < 0 || k > data->rank || data->rank == 0)
-            return td_infer_fail(in, "the last dimension of indices must be 0..rank of data");
+            return td_infer_fail(in, "expected the last dimension of indices to be 0..rank of data");
         td_shape want = *index;
         want.rank--;
         if (want.rank + data->rank - k > TD_MAX_RANK) return td_infer_fail(in, "updates of too many dimensions");
         for (int d = (int)k; d < data->rank; d++) want.dims[want.rank++] = data->dims[d];
         char text[128];
         if (!td_shape_equal(&want, updates))
-            return td_infer_fail(in, "updates must have shape %s", td_shape_text(&want, text));
+            return td_infer_fail(in, "expected updates to have shape %s", td_shape_text(&want, text));
     }
     return td_infer_same(in, 0, IN_DATA);
 }
@@ -262,7 +262,7 @@ static treadle_status cache_infer(td_infer *in) {
         const td_shape *at = &in->inputs[IN_POSITIONS]->tensor.shape;
         if (at->rank >= 0 &&
             (at->rank != 1 || (at->dims[0] >= 0 && cache->dims[0] >= 0 && at->dims[0] != cache->dims[0])))
-            return td_infer_fail(in, "write_indices must be [batch]");
+            return td_infer_fail(in, "expected write_indices to be [batch]");
     }
     return td_infer_same(in, 0, IN_CACHE);
 }

@@ -24,7 +24,8 @@ static treadle_status compress_infer(td_infer *in) {
     td_shape out = x->shape;
     int axis = 0;
 
-    if (condition->rank >= 0 && condition->rank != 1) return td_infer_fail(in, "condition must have one dimension");
+    if (condition->rank >= 0 && condition->rank != 1)
+        return td_infer_fail(in, "expected condition to have one dimension");
     if (s->flat) return td_infer_unknown(in, 0, x->dtype, 1);
     if (out.rank < 0) return td_infer_unknown(in, 0, x->dtype, -1);
     TD_TRY(td_infer_axis(in, s->axis, out.rank, &axis));

@@ -74,7 +74,7 @@ static treadle_status fill_prepare(td_prepare *p) {
 
     s->dtype = value ? value->dtype : TD_FLOAT;
     if (!value) return TREADLE_OK;
-    if (value->count != 1 || !value->data) return td_bad_node(p, "value must have one element");
+    if (value->count != 1 || !value->data) return td_bad_node(p, "expected value to have one element");
     s->value = value->data;
     return TREADLE_OK;
 }

@@ -170,7 +170,7 @@ static treadle_status normalizer_infer(td_infer *in) {
     td_shape out = in->inputs[0]->tensor.shape;
     if (out.rank < 0) return td_infer_unknown(in, 0, TD_STRING, -1);
     if (out.rank != 1 && !(out.rank == 2 && (out.dims[0] == 1 || out.dims[0] < 0)))
-        return td_infer_fail(in, "input must be [C] or [1, C]");
+        return td_infer_fail(in, "expected input to be [C] or [1, C]");
     out.dims[out.rank - 1] = TD_DIM_UNKNOWN;
     return td_infer_set(in, 0, TD_STRING, &out);
 }
@@ -227,7 +227,7 @@ static treadle_status normalizer_run(td_run *r) {
     int64_t count = td_tensor_count(x), n = 0;
     size_t bytes = 0;
 
-    if (x->shape.rank == 2 && x->shape.dims[0] != 1) return td_run_fail(r, "input must be [C] or [1, C]");
+    if (x->shape.rank == 2 && x->shape.dims[0] != 1) return td_run_fail(r, "expected input to be [C] or [1, C]");
     for (int64_t i = 0; i < count; i++) {
         if (is_stopped(s, texts[i])) continue;
         n++;

@@ -19,7 +19,7 @@ static treadle_status check_pool(td_prepare *p, const tfidf_state *s) {
     for (size_t n = 0; n < s->n_starts; n++) {
         int64_t next = n + 1 < s->n_starts ? s->starts[n + 1] : (int64_t)s->n_pool;
         if (s->starts[n] < end || next < s->starts[n] || (size_t)next > s->n_pool)
-            return td_bad_node(p, "ngram_counts must rise within the pool");
+            return td_bad_node(p, "expected ngram_counts that rise within the pool");
         grams += (size_t)(next - s->starts[n]) / (n + 1);
         end = s->starts[n];
     }
@@ -62,7 +62,7 @@ static treadle_status tfidf_infer(td_infer *in) {
     const tfidf_state *s = in->state;
     const td_shape *x = &in->inputs[0]->tensor.shape;
     if (x->rank < 0) return td_infer_unknown(in, 0, TD_FLOAT, -1);
-    if (x->rank > 2) return td_infer_fail(in, "input must be [C] or [N, C]");
+    if (x->rank > 2) return td_infer_fail(in, "expected input to be [C] or [N, C]");
     td_shape out = {1, {s->n_columns}};
     if (x->rank == 2) out = (td_shape){2, {x->dims[0], s->n_columns}};
     return td_infer_set(in, 0, TD_FLOAT, &out);

@@ -35,7 +35,7 @@ static treadle_status topk_infer(td_infer *in) {
     if (s->k_is_input) {
         const td_tensor *given = &in->inputs[1]->tensor;
         bool known = given->data && td_shape_known(&given->shape);
-        if (known && td_tensor_count(given) != 1) return td_infer_fail(in, "K must be one number");
+        if (known && td_tensor_count(given) != 1) return td_infer_fail(in, "expected K to be one number");
         k = known ? ((const int64_t *)given->data)[0] : TD_DIM_UNKNOWN;
         if (known && k < 0) return td_infer_fail(in, "K is %lld", (long long)k);
     }

@@ -236,7 +236,7 @@ static treadle_status gelu_prepare(td_prepare *p) {
 
     if (td_str_is(how, "tanh")) return prepare_rows(p, gelu_tanh_rows, TD_COUNT(gelu_tanh_rows), TD_UNDEFINED);
     if (td_str_is(how, "none")) return prepare_rows(p, gelu_rows, TD_COUNT(gelu_rows), TD_UNDEFINED);
-    return td_bad_node(p, "approximate must be none or tanh, not \"%.*s\"", TD_STR_ARGS(how));
+    return td_bad_node(p, "expected approximate to be none or tanh, found \"%.*s\"", TD_STR_ARGS(how));
 }
 UNARY_IMPL(gelu)
 

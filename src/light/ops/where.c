@@ -116,7 +116,7 @@ static treadle_status clip_run(td_run *r) {
     for (size_t i = 1; i < 3 && i < r->n_inputs; i++) {
         const td_tensor *b = r->in[i];
         if (!b) continue;
-        if (td_tensor_count(b) != 1) return td_run_fail(r, "a bound must be a scalar");
+        if (td_tensor_count(b) != 1) return td_run_fail(r, "expected a bound to be a scalar");
         double value = td_load_f64(dtype, b->data, 0);
         int64_t whole = td_load_i64(dtype, b->data, 0);
         *(i == 1 ? &bounds.low : &bounds.high) = value;
