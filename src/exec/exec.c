@@ -14,15 +14,17 @@ static bool is_walked(const td_plan_transducer *t, int32_t session, int32_t outp
            (session == t->predictor && output == t->predicted) || (session == t->joiner && output == t->logits);
 }
 
-static bool is_read(const td_plan *plan, int32_t session, int32_t output) {
-    if (is_walked(&plan->transducer, session, output)) return true;
+/* Outputs that nobody reads need not be made. */
+static void find_skipped(const td_plan *plan, int32_t session, bool *skip) {
+    const td_plan_session *s = &plan->sessions[session];
+    for (size_t o = 0; o < s->signature->n_outputs; o++)
+        skip[o] = s->out_state[o] < 0 && s->logits != (int32_t)o && !is_walked(&plan->transducer, session, (int32_t)o);
     for (size_t i = 0; i < plan->n_wires; i++)
-        if (plan->wires[i].from_session == session && plan->wires[i].from_output == output) return true;
+        if (plan->wires[i].from_session == session) skip[plan->wires[i].from_output] = false;
     for (size_t k = 0; k < plan->n_states; k++)
-        if (plan->states[k].from_session == session && plan->states[k].from_output == output) return true;
+        if (plan->states[k].from_session == session) skip[plan->states[k].from_output] = false;
     for (size_t k = 0; k < plan->n_splices; k++)
-        if (plan->splices[k].from_session == session && plan->splices[k].from_output == output) return true;
-    return plan->sessions[session].out_state[output] >= 0 || plan->sessions[session].logits == output;
+        if (plan->splices[k].from_session == session) skip[plan->splices[k].from_output] = false;
 }
 
 static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err) {
@@ -32,7 +34,7 @@ static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err) {
     e->joined[i] = td_alloc_zero(s->signature->n_outputs, sizeof **e->joined);
     e->skip[i] = td_alloc_zero(s->signature->n_outputs, sizeof **e->skip);
     if (!e->inputs[i] || !e->outputs[i] || !e->joined[i] || !e->skip[i]) return td_fail_memory(err, "bindings", 0);
-    for (size_t o = 0; o < s->signature->n_outputs; o++) e->skip[i][o] = !is_read(e->plan, (int32_t)i, (int32_t)o);
+    find_skipped(e->plan, (int32_t)i, e->skip[i]);
     e->picked_n[i] = -1;
     return e->runtime->engines[i]->ctx_new(e->runtime->sessions[i], &e->ctx[i], err);
 }

@@ -49,7 +49,10 @@ static bool stays_on_device(const td_exec *e, size_t k) {
 }
 
 void td_exec_choose_given(td_exec *e) {
-    if (e->n_rows != 1 || e->plan->window.size) return; /* rows share a tensor; a window moves columns */
+    bool gives = false;
+    for (size_t i = 0; i < e->plan->n_sessions; i++)
+        gives |= (e->runtime->engines[i]->capabilities & TD_ENGINE_GIVES) != 0;
+    if (!gives || e->n_rows != 1 || e->plan->window.size) return; /* rows share a tensor; a window moves columns */
     for (size_t k = 0; k < e->plan->n_states; k++) {
         td_state_kind kind = e->plan->states[k].kind;
         if ((kind != TD_STATE_SEPARATE && kind != TD_STATE_COMBINED) || !is_given(e, k)) continue;

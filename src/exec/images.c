@@ -116,7 +116,6 @@ static treadle_status join(td_exec *e, int32_t session, treadle_error *err) {
     for (size_t o = 0; o < sig->n_outputs; o++) {
         const td_value *part = &e->outputs[session][o];
         td_value *joined = &e->joined[session][o];
-        td_value whole = {0};
         if (e->skip[session][o] || part->kind != TD_VALUE_TENSOR) continue;
         if (joined->kind == TD_VALUE_NONE) {
             if (!td_value_copy(joined, part)) return td_fail_memory(err, "features of an image", 0);
@@ -129,15 +128,9 @@ static treadle_status join(td_exec *e, int32_t session, treadle_error *err) {
         if (!fits)
             return td_fail(err, TREADLE_RUN, "output \"%.*s\" has another shape for each image: it cannot be joined",
                            TD_STR_ARGS(sig->outputs[o].name));
-        int64_t before = shape.dims[0];
-        shape.dims[0] += part->tensor.shape.dims[0];
-        if (!td_value_resize(&whole, joined->tensor.dtype, &shape)) return td_fail_memory(err, "features of images", 0);
-        td_tensor at = td_tensor_slice(&whole.tensor, 0, 0, before);
-        td_tensor_copy(&at, &joined->tensor);
-        at = td_tensor_slice(&whole.tensor, 0, before, part->tensor.shape.dims[0]);
+        if (!td_value_extend(joined, part->tensor.shape.dims[0])) return td_fail_memory(err, "features of images", 0);
+        td_tensor at = td_tensor_slice(&joined->tensor, 0, shape.dims[0], part->tensor.shape.dims[0]);
         td_tensor_copy(&at, &part->tensor);
-        td_value_release(joined);
-        *joined = whole;
     }
     return TREADLE_OK;
 }

@@ -79,30 +79,10 @@ static treadle_status bind_inputs(td_light_ctx *ctx, const td_value *inputs, tre
     return TREADLE_OK;
 }
 
-static bool same_strides(const td_tensor *a, const td_tensor *b) {
-    if (a->dtype != b->dtype || a->shape.rank != b->shape.rank) return false;
-    for (int d = 0; d < a->shape.rank; d++)
-        if (a->strides[d] != b->strides[d]) return false;
-    return true;
-}
-
-/* Which input, if any, lies in the memory of a bound output. */
-static int32_t find_alias(const td_light_ctx *ctx, const td_value *inputs, const td_tensor *to) {
-    const td_extent *spans = ctx->input_extents;
-    int32_t found = TD_ALIAS_NONE;
-    td_extent own = extent(to);
-    for (size_t i = 0; i < ctx->light->graph.n_inputs; i++) {
-        if (spans[i].end <= own.begin || own.end <= spans[i].begin || spans[i].begin == spans[i].end) continue;
-        if (found != TD_ALIAS_NONE || inputs[i].tensor.data != to->data || !same_strides(&inputs[i].tensor, to))
-            return TD_ALIAS_OVERLAPS;
-        found = (int32_t)i;
-    }
-    return found;
-}
-
 static treadle_status bind_outputs(td_light_ctx *ctx, const td_value *inputs, const td_value *outputs,
                                    treadle_error *err) {
     const td_graph *g = &ctx->light->graph;
+    bool sorted = false;
     for (size_t i = 0; i < g->n_outputs; i++) {
         td_binding *b = &ctx->bindings[i];
         int32_t id = g->outputs[i];
@@ -117,7 +97,9 @@ static treadle_status bind_outputs(td_light_ctx *ctx, const td_value *inputs, co
         if (!td_shape_known(&to->tensor.shape) || (port->dtype != TD_UNDEFINED && to->tensor.dtype != port->dtype))
             return bad_port(port, "the memory bound to output", to, "expected", err);
         b->to = to->tensor;
-        b->aliases = find_alias(ctx, inputs, &b->to);
+        if (!sorted) td_alias_begin(ctx);
+        sorted = true;
+        b->aliases = td_alias_find(ctx, inputs, &b->to, extent(&b->to));
     }
     for (size_t i = g->n_outputs; i-- > 0;) /* a value that is several outputs: the first is written directly */
         if (ctx->bindings[i].to.data) ctx->binding_of[g->outputs[i]] = (int32_t)i;
@@ -253,7 +235,7 @@ static treadle_status save_foreign(td_light_ctx *ctx, td_tensor *t, treadle_erro
 
 /* It lies already where it is wanted. */
 static bool is_bound_to(const td_tensor *t, const td_binding *b) {
-    return t->data == b->to.data && same_strides(t, &b->to);
+    return t->data == b->to.data && td_same_strides(t, &b->to);
 }
 
 static treadle_status check_fits(const td_light_port *port, const td_value *v, const td_tensor *to,

@@ -111,6 +111,13 @@ typedef struct td_extent {
     uintptr_t begin, end;
 } td_extent;
 
+/* One input's bytes; most_end: the largest end of the spans up to this one, in order of their begin. */
+typedef struct td_span {
+    td_extent at;
+    uintptr_t most_end;
+    int32_t input;
+} td_span;
+
 typedef struct td_pick {
     int64_t *positions; /* [batch, n] */
     size_t batch, n;
@@ -147,6 +154,7 @@ struct td_light_ctx {
     int32_t *binding_of;      /* value id -> first output bound to it in this run, or -1 */
     td_binding *bindings;     /* per output */
     td_extent *input_extents; /* per input: bytes that it spans in this run */
+    td_span *spans;           /* [n_inputs], by address: alias.c */
     td_pick *picks;           /* per output */
     uint64_t *node_ns;        /* profile of the last run, per node */
     td_body_run **bodies;     /* per node: run states of its bodies, or NULL */
@@ -179,5 +187,10 @@ treadle_status td_run_place(td_light_ctx *ctx, td_step *step, size_t k, treadle_
 void td_run_release_value(td_light_ctx *ctx, int32_t id); /* block, buffer, sequence */
 void *td_run_scratch_in(td_light_ctx *ctx, td_step *step, size_t bytes);
 void td_run_scratch_end(td_light_ctx *ctx, td_step *step);
+
+/* alias.c: once the extents of a run's inputs are known; then, for each bound output, the input in whose memory it lies. */
+void td_alias_begin(td_light_ctx *ctx);
+int32_t td_alias_find(const td_light_ctx *ctx, const td_value *inputs, const td_tensor *to, td_extent own);
+bool td_same_strides(const td_tensor *a, const td_tensor *b); /* type, rank and strides */
 
 #endif

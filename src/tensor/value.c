@@ -50,6 +50,29 @@ bool td_value_resize(td_value *value, td_dtype dtype, const td_shape *shape) {
     return true;
 }
 
+bool td_value_extend(td_value *value, int64_t n) {
+    td_tensor *t = &value->tensor;
+    td_shape shape = t->shape, roomy;
+    td_value whole = {0};
+    int64_t count;
+    size_t bytes;
+
+    if (TD_ADD_OVERFLOWS(shape.dims[0], n, &shape.dims[0])) return false;
+    if (!td_shape_count(&shape, &count) || !td_dtype_bytes(t->dtype, count, &bytes)) return false;
+    if (t->buffer && t->buffer->bytes >= bytes && t->data == t->buffer->data)
+        return td_value_resize(value, t->dtype, &shape);
+    roomy = shape;
+    if (TD_MUL_OVERFLOWS(shape.dims[0], (int64_t)2, &roomy.dims[0])) roomy = shape;
+    if (!td_value_resize(&whole, t->dtype, &roomy) && !td_value_resize(&whole, t->dtype, &shape)) return false;
+    if (!td_value_resize(&whole, t->dtype, &shape)) return false;
+    td_tensor before = whole.tensor;
+    before.shape.dims[0] = t->shape.dims[0];
+    td_tensor_copy(&before, t);
+    td_value_release(value);
+    *value = whole;
+    return true;
+}
+
 void td_value_release(td_value *value) {
     if (value->kind == TD_VALUE_TENSOR) td_buffer_release(value->tensor.buffer);
     if (value->kind == TD_VALUE_SEQUENCE) td_sequence_release(value->sequence);

@@ -4,6 +4,7 @@
 #include "base/cpu.h"
 #include "tensor/half.h"
 #include "tensor/tensor.h"
+#include "tensor/value.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -164,6 +165,28 @@ TEST(copies_any_strides) {
     td_tensor_copy(&to, &from);
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 6; j++) CHECK_EQ_INT(dense[i * 6 + j], j * 4 + i);
+}
+
+TEST(a_value_that_grows) {
+    int32_t first[4] = {1, 2, 3, 4}, *data = first;
+    td_shape shape = {.rank = 2, .dims = {2, 2}};
+    td_value value = {.kind = TD_VALUE_TENSOR};
+    size_t moves = 0;
+    td_tensor_view(&value.tensor, TD_INT32, &shape, first); /* somebody else's memory at first */
+    for (int n = 2; n < 1000; n++) {
+        CHECK(td_value_extend(&value, 1));
+        moves += value.tensor.data != (void *)data;
+        data = value.tensor.data;
+        CHECK_EQ_INT(value.tensor.shape.dims[0], n + 1);
+        data[2 * n] = 2 * n + 1;
+        data[2 * n + 1] = 2 * n + 2;
+    }
+    for (int i = 0; i < 2000; i++) CHECK_EQ_INT(data[i], i + 1);
+    CHECK(moves < 12); /* by doubling, not each time */
+    CHECK_EQ_INT(first[3], 4);
+    CHECK(!td_value_extend(&value, INT64_MAX));
+    CHECK(td_value_extend(&value, 0));
+    td_value_release(&value);
 }
 
 TEST(npy_files) {

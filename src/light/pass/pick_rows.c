@@ -212,19 +212,32 @@ static bool closed(const td_graph *g, const region *r, const td_node *node) {
     return any;
 }
 
+/* Counts a use; true: it is the first of a value that a node makes. */
+static bool add_use(const td_graph *g, region *r, int32_t value) {
+    return r->uses[value]++ == 0 && td_graph_value(g, value)->producer != TD_NO_NODE;
+}
+
+/* From the output's producer back, as long as some value that is used comes from a node not looked at yet. */
 static size_t grow(const td_graph *g, region *r, int32_t output, rows want) {
-    size_t n = 0;
-    r->uses[output] = 1;
-    for (size_t i = g->nodes.n; i-- > 0;) {
+    size_t n = 0, pending = add_use(g, r, output);
+    for (size_t i = (size_t)td_graph_value(g, output)->producer + 1; pending && i-- > 0;) {
         const td_node *node = g->nodes.items[i];
         row_kind kind;
+        for (size_t k = 0; k < node->n_out; k++) pending -= node->out[k] != TD_NO_VALUE && r->uses[node->out[k]] > 0;
         if (!closed(g, r, node) || !is_row_wise(g, node, want, &kind)) continue;
         r->inside[i] = true;
         n++;
         for (size_t k = 0; k < node->n_in; k++)
-            if (is_row_input(g, node, kind, k, want)) r->uses[node->in[k]]++;
+            if (is_row_input(g, node, kind, k, want)) pending += add_use(g, r, node->in[k]);
     }
     return n;
+}
+
+/* Most outputs are made by nodes that are not row-wise: caches. */
+static bool may_grow(const td_graph *g, int32_t output, rows want) {
+    int32_t from = td_graph_value(g, output)->producer;
+    row_kind kind;
+    return from != TD_NO_NODE && is_row_wise(g, g->nodes.items[from], want, &kind);
 }
 
 /* A PickRows node after the value's producer; nodes inside then read its output. */
@@ -282,6 +295,7 @@ treadle_status td_pass_pick_rows(td_pass_ctx *p) {
             shape->dims[1] == TD_DIM_UNKNOWN || td_graph_value(g, output)->n_uses != 1)
             continue;
         rows want = {shape->dims[0], shape->dims[1]};
+        if (!may_grow(g, output, want)) continue;
         size_t n_values = g->values.n;
         td_arena *a = p->resolver->arena;
         region r = {.inside = TD_ARENA_ARRAY(a, bool, g->nodes.n),
