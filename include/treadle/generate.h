@@ -3,9 +3,10 @@
  *     treadle_generator_new -> append -> run -> read results -> (append or rewind -> run ...) -> free
  *
  * What an append takes and a run gives depends on the model, never on its name:
- *   decoder                 ids in, tokens out; images, sound and other tensors by treadle_generator_set_tensor before the append
- *   encoder-decoder         the first append's ids go to the encoder, if it takes ids (the timeline then begins with decoder_start);
- *                           else its tensors do, and the ids are the decoder's prompt
+ *   decoder                 ids in, tokens out; images, sound and other tensors by treadle_generator_set_tensor
+ *                           before the append
+ *   encoder-decoder         the first append's ids go to the encoder, if it takes ids (the timeline then begins with
+ *                           decoder_start); else its tensors do, and the ids are the decoder's prompt
  *   transducer              a chunk of features in, the tokens heard in it out
  *   anything without tokens ids or tensors in, a pass by treadle_generator_prefill, outputs or a vector out
  *

@@ -15,8 +15,9 @@
  * - Functions return a treadle_status and take an optional, caller-owned treadle_error as last parameter (status.h).
  *   An output parameter is written on success only, and is then the caller's, unless said otherwise.
  * - Options structs start with struct_size and have an _init function that sets every default: call it, change what you
- *   need. A NULL options pointer means all defaults. Structs only ever grow at their end: a smaller struct_size, of a program
- *   built with an older header, leaves the newer fields at their defaults; a larger one is TREADLE_INVALID_ARGUMENT.
+ *   need. A NULL options pointer means all defaults. Structs only ever grow at their end: a smaller struct_size, of a
+ *   program built with an older header, leaves the newer fields at their defaults; a larger one is
+ *   TREADLE_INVALID_ARGUMENT.
  * - NULL where an argument is needed, and an enum value that is none: TREADLE_INVALID_ARGUMENT.
  * Any call that makes something may
  *   return TREADLE_OUT_OF_MEMORY.

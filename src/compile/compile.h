@@ -13,8 +13,8 @@
  * Quantised weights are carried over, never requantised. A value is scale * (code - zero) or scale * code + minimum,
  * with scales and minima per block; the codes become, by what their format needs:
  *
- *     MatMulNBits            2, 4, 8 bits, codes moved to the default zero point; minima as float zero points -minimum/scale
- *                            (a block whose scale is 0 gets scale = minimum, zero point -1, codes 0)
+ *     MatMulNBits            2, 4, 8 bits, codes moved to the default zero point; minima as float zero points
+ *                            -minimum/scale (a block whose scale is 0 gets scale = minimum, zero point -1, codes 0)
  *     GatherBlockQuantized   embedding tables of 4 and 8 bits without minima
  *     treadle functions      what those two do not hold
  *
@@ -22,8 +22,8 @@
  * W[n, block * size + i] = scales[n, block] * float(code i of the block) + minima[n, block], product rounded, then sum:
  *
  *     BlockAffineMatMul(A, codes, scales, minima) -> Y       attribute bits (1, 2, 4, 8)
- *         A float32 [..., K]; codes uint8 [N, blocks, size * bits / 8], within a byte low bits first; scales, minima float32
- *         [N, blocks]; K = blocks * size. Y float32 [..., N] = A . W^T
+ *         A float32 [..., K]; codes uint8 [N, blocks, size * bits / 8], within a byte low bits first; scales, minima
+ *         float32 [N, blocks]; K = blocks * size. Y float32 [..., N] = A . W^T
  *     BlockAffineGather(codes, indices, scales, minima) -> output    attribute bits
  *         output float32 [indices..., K]: row indices[...] of W; indices int64, -N <= index < N
  *

@@ -3,8 +3,8 @@
  *     encoder  input_features [batch, mels, 2 * steps] -> present_key_cross_N, present_value_cross_N
  *              [batch, heads, steps, head_dim] for every layer N of the decoder, and encoder_hidden_states
  *     decoder  input_ids, past_key_self_N, past_value_self_N, past_key_cross_N, past_value_cross_N -> logits,
- *              present_key_self_N, present_value_self_N, and cross_qk_N [batch, heads, tokens, steps], the weights of the
- *              cross-attention (for times of words; a runtime that does not ask for them need not make them)
+ *              present_key_self_N, present_value_self_N, and cross_qk_N [batch, heads, tokens, steps], the weights
+ *              of the cross-attention (for times of words; a runtime that does not ask for them need not make them)
  *
  * Keys and values of the cross-attention are made once, by the encoder. Positions of the decoder go on from the length
  * of its cache. Standard operators of opset 23, but for the sums before the norms. */

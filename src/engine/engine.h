@@ -75,8 +75,6 @@ typedef struct td_engine {
     void (*drop)(const td_session *session);
     size_t (*n_inputs)(const td_session *session);
     size_t (*n_outputs)(const td_session *session);
-    ptrdiff_t (*find_input)(const td_session *session, td_str name);
-    ptrdiff_t (*find_output)(const td_session *session, td_str name);
     /* What is known of an output, by inference too; NULL: the engine does not say. */
     const td_light_port *(*output)(const td_session *session, size_t index);
     /* Whether this input and this output may be bound to one memory (with the same strides) so that nothing is
@@ -95,8 +93,6 @@ typedef struct td_engine {
     /* Says that values of this output only ever become inputs of sessions of this engine (state, wires): they may then
      * stay on the device, and their data must not be read. Off at first. */
     void (*keep)(td_session_ctx *ctx, size_t output, bool on);
-    /* Copies a kept value to host memory of the same dtype and shape. */
-    treadle_status (*to_host)(td_session_ctx *ctx, const td_tensor *from, const td_tensor *to, treadle_error *err);
     void (*profile)(const td_session_ctx *ctx, bool by_op, td_buf *out);
     /* Appends members to an open object: what the engine is, and the devices and providers it can use here. */
     treadle_status (*describe)(const td_engine_options *options, td_json_writer *w, treadle_error *err);

@@ -41,14 +41,6 @@ static size_t light_n_inputs(const td_session *session) { return td_light_n_inpu
 
 static size_t light_n_outputs(const td_session *session) { return td_light_n_outputs(light_of(session)); }
 
-static ptrdiff_t light_find_input(const td_session *session, td_str name) {
-    return td_light_find_input(light_of(session), name);
-}
-
-static ptrdiff_t light_find_output(const td_session *session, td_str name) {
-    return td_light_find_output(light_of(session), name);
-}
-
 static const td_light_port *light_output(const td_session *session, size_t index) {
     return td_light_output(light_of(session), index);
 }
@@ -85,13 +77,6 @@ static treadle_status light_pick_rows(td_session_ctx *ctx, size_t output, const 
 
 static void light_keep(td_session_ctx *ctx, size_t output, bool on) { (void)ctx, (void)output, (void)on; }
 
-static treadle_status light_to_host(td_session_ctx *ctx, const td_tensor *from, const td_tensor *to,
-                                    treadle_error *err) {
-    (void)ctx, (void)err;
-    td_tensor_copy(to, from);
-    return TREADLE_OK;
-}
-
 static treadle_status light_describe(const td_engine_options *options, td_json_writer *w, treadle_error *err) {
     (void)options, (void)err;
     td_json_key(w, "providers");
@@ -125,8 +110,6 @@ const td_engine td_engine_light = {
     .drop = light_drop,
     .n_inputs = light_n_inputs,
     .n_outputs = light_n_outputs,
-    .find_input = light_find_input,
-    .find_output = light_find_output,
     .output = light_output,
     .aliases = light_aliases,
     .ctx_new = light_ctx_new,
@@ -136,7 +119,6 @@ const td_engine td_engine_light = {
     .can_pick_rows = light_can_pick_rows,
     .pick_rows = light_pick_rows,
     .keep = light_keep,
-    .to_host = light_to_host,
     .profile = light_profile,
     .describe = light_describe,
 };

@@ -175,14 +175,6 @@ static size_t engine_n_inputs(const td_session *session) { return session_of(ses
 
 static size_t engine_n_outputs(const td_session *session) { return session_of(session)->signature->n_outputs; }
 
-static ptrdiff_t engine_find_input(const td_session *session, td_str name) {
-    return td_signature_find_input(session_of(session)->signature, name);
-}
-
-static ptrdiff_t engine_find_output(const td_session *session, td_str name) {
-    return td_signature_find_output(session_of(session)->signature, name);
-}
-
 static bool engine_aliases(const td_session *session, size_t input, size_t output) {
     return session_of(session)->alias[output] == (int32_t)input;
 }
@@ -455,19 +447,6 @@ static void engine_keep(td_session_ctx *ctx, size_t output, bool on) {
     for (size_t o = 0; o < c->session->signature->n_outputs; o++) c->keeps_any |= c->keep[o] && c->session->places[o];
 }
 
-static treadle_status engine_to_host(td_session_ctx *ctx, const td_tensor *from, const td_tensor *to,
-                                     treadle_error *err) {
-    const td_ort *ort = ctx_of(ctx)->session->ort;
-    const td_ort_buffer *buffer = td_ort_buffer_of(ort, from);
-    if (!buffer || !buffer->device) {
-        td_tensor_copy(to, from);
-        return TREADLE_OK;
-    }
-    if (!td_tensor_is_dense(to) || !td_shape_equal(&buffer->whole.shape, &to->shape))
-        return td_fail(err, TREADLE_INTERNAL, "part of a value of a device is to be copied");
-    return td_ort_copy_to_host(ort, buffer, to, err);
-}
-
 static void engine_profile(const td_session_ctx *ctx, bool by_op, td_buf *out) {
     (void)ctx, (void)by_op;
     td_buf_text(out, "ONNX Runtime gives no times of nodes\n");
@@ -493,8 +472,6 @@ const td_engine td_engine_ort = {
     .close = engine_close,
     .n_inputs = engine_n_inputs,
     .n_outputs = engine_n_outputs,
-    .find_input = engine_find_input,
-    .find_output = engine_find_output,
     .aliases = engine_aliases,
     .ctx_new = engine_ctx_new,
     .ctx_free = engine_ctx_free,
@@ -503,7 +480,6 @@ const td_engine td_engine_ort = {
     .can_pick_rows = engine_can_pick_rows,
     .pick_rows = engine_pick_rows,
     .keep = engine_keep,
-    .to_host = engine_to_host,
     .profile = engine_profile,
     .describe = engine_describe,
 };

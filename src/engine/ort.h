@@ -94,9 +94,6 @@ treadle_status td_ort_value_of(const td_ort *ort, const td_value *from, td_ort_s
 /* A dense tensor over the caller's memory. */
 treadle_status td_ort_wrap(const td_ort *ort, const td_tensor *dense, const OrtMemoryInfo *memory, OrtValue **out,
                            treadle_error *err);
-/* Copies a value of a device to dense host memory of its type and shape. */
-treadle_status td_ort_copy_to_host(const td_ort *ort, const td_ort_buffer *buffer, const td_tensor *to,
-                                   treadle_error *err);
 /* Takes an OrtValue, also on failure. *out owns what it holds (td_value_release). */
 treadle_status td_ort_value_take(td_ort *ort, OrtValue *from, td_value *out, treadle_error *err);
 

@@ -106,25 +106,23 @@ static treadle_status make_dense(const td_tensor *from, td_ort_scratch *scratch,
     return TREADLE_OK;
 }
 
-treadle_status td_ort_copy_to_host(const td_ort *ort, const td_ort_buffer *buffer, const td_tensor *to,
-                                   treadle_error *err) {
+/* A value of a device in host memory. */
+static treadle_status copy_to_host(const td_ort *ort, const td_ort_buffer *buffer, td_tensor *out,
+                                   td_buffer **out_memory, treadle_error *err) {
+    OrtValue *wrapped = NULL;
     if (!ort->api.CopyTensors)
         return td_fail(err, TREADLE_UNSUPPORTED, "ONNX Runtime %s cannot copy values from a device; 1.23 and newer can",
                        ort->version);
-    OrtValue *wrapped = NULL;
-    TD_TRY(td_ort_wrap(ort, to, ort->cpu, &wrapped, err));
-    const OrtValue *source = buffer->value;
-    OrtStatus *failed = ort->api.CopyTensors(ort->env, &source, &wrapped, NULL, 1);
-    ort->api.ReleaseValue(wrapped);
-    return failed ? td_ort_fail(ort, failed, TREADLE_RUN, err) : TREADLE_OK;
-}
-
-static treadle_status copy_to_host(const td_ort *ort, const td_ort_buffer *buffer, td_tensor *out,
-                                   td_buffer **out_memory, treadle_error *err) {
     td_buffer *memory = td_buffer_new(buffer->base.bytes);
     if (!memory) return td_fail_memory(err, "a value of a device", buffer->base.bytes);
     td_tensor_view(out, buffer->whole.dtype, &buffer->whole.shape, memory->data);
-    treadle_status status = td_ort_copy_to_host(ort, buffer, out, err);
+    treadle_status status = td_ort_wrap(ort, out, ort->cpu, &wrapped, err);
+    if (status == TREADLE_OK) {
+        const OrtValue *source = buffer->value;
+        OrtStatus *failed = ort->api.CopyTensors(ort->env, &source, &wrapped, NULL, 1);
+        ort->api.ReleaseValue(wrapped);
+        if (failed) status = td_ort_fail(ort, failed, TREADLE_RUN, err);
+    }
     if (status != TREADLE_OK) td_buffer_release(memory);
     else *out_memory = memory;
     return status;

@@ -3,7 +3,7 @@
  * A job is one kv head of one sequence with all query heads that share it: K and V are read once for the group. K and V
  * are strided rows, so a cache of any capacity is read in place. Two ways of splitting the work, chosen by the job's
  * shape alone, never by the number of threads, so that results do not depend on it:
- *   few query rows (decode)   ranges of TD_ATTENTION_KEYS keys, each with a softmax of its own, merged in order of keys;
+ *   few query rows (decode)   ranges of TD_ATTENTION_KEYS keys, each with a softmax of its own, merged in key order;
  *   many (prefill)            blocks of query positions, each with a running softmax over chunks of keys.
  * Both compute each row by itself, and agree within fp32 rounding. A row that may see no key at all gives zeros.
  * Source: Dao et al. 2022 (FlashAttention), Dao et al. 2023 (flash-decoding). */

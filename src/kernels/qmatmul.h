@@ -12,14 +12,16 @@
  * Numerics are one definition for all variants. With sub-blocks b in order of k, all steps in fp32:
  *   INT8    f = fma((float)dot_b, scale_a_b * scale_w_b, f);  with minima: f = fma(min_b, scale_a_b * sum_a_b, f)
  *           dot_b is over codes, minus 2^(bits-1) each where there are no minima; sum_a_b is the sum of int8 codes.
- *           A refined block has second codes, of what the first leave over, with scale scale_a_b / 254; they follow at once:
- *           f = fma((float)dot2_b, scale2_a_b * scale_w_b, f), and scale_a_b * sum_a_b + scale2_a_b * sum2_a_b with minima.
- *   FLOAT   p = fma(a_j, code_j, p) in order of j from 0;  f = fma(p, scale_w_b, f);  with minima: f = fma(min_b, sum_b, f)
+ *           A refined block has second codes, of what the first leave over, with scale scale_a_b / 254; they follow at
+ *           once: f = fma((float)dot2_b, scale2_a_b * scale_w_b, f), and with minima
+ *           scale_a_b * sum_a_b + scale2_a_b * sum2_a_b.
+ *   FLOAT   p = fma(a_j, code_j, p) in order of j from 0;  f = fma(p, scale_w_b, f);
+ *           with minima: f = fma(min_b, sum_b, f)
  * then y = f + bias, SwiGLU of the pair, + add. So
  *   - a row's result depends neither on m, its place among the rows, the column range, nor the number of threads:
  *     a prefill gives the same bits as token-by-token decoding, in either mode;
- *   - INT8 without SwiGLU gives the same bits on every instruction set, the C reference included; in FLOAT mode the SIMD
- *     variants agree bit for bit, the reference (which cannot afford fma in software) within rounding.
+ *   - INT8 without SwiGLU gives the same bits on every instruction set, the C reference included; in FLOAT mode the
+ *     SIMD variants agree bit for bit, the reference (which cannot afford fma in software) within rounding.
  * A block of activations that holds a NaN or an infinity makes its row NaN in INT8 mode.
  */
 #ifndef TD_KERNELS_QMATMUL_H

@@ -5,10 +5,11 @@
  * their dtypes; defaults come from it.
  *
  * Life of a node:
- *   prepare  once at open: read attributes into the node's state, look at constant inputs (prepack), refuse by td_unsupported
- *            what is not implemented (all refusals of a model are collected and reported together);
+ *   prepare  once at open: read attributes into the node's state, look at constant inputs (prepack), refuse by
+ *            td_unsupported what is not implemented (all refusals of a model are collected and reported together);
  *   infer    at open with symbolic shapes, and before each run with exact ones: set dtype and shape of every output;
- *   run      compute; outputs have their memory already, unless infer left a dimension unknown (data-dependent) or the op is a view;
+ *   run      compute; outputs have their memory already, unless infer left a dimension unknown (data-dependent) or
+ *            the op is a view;
  *   release  at close.
  * The state is immutable after prepare: runs of several contexts share it. Nothing is allocated in run:
  * scratch comes from the context. */
@@ -26,23 +27,26 @@ typedef struct td_infer td_infer;
 typedef struct td_run td_run;
 
 enum {
-    TD_OP_VIEW = 1 << 0, /* output 0 may share input 0's memory: run calls td_run_view or td_run_alloc */
-    TD_OP_INPLACE =
-        1 << 1, /* output 0 may be computed over any input that dies here and has as many elements of the same
-                                 size (elementwise) */
-    TD_OP_ANY_STRIDE = 1 << 2, /* all inputs may be strided, and output 0 too; else see strided_inputs */
-    TD_OP_IMPURE = 1 << 3,     /* random, or otherwise not to be folded or merged */
-    TD_OP_VALUES = 1 << 4,     /* takes or gives sequences or optionals: uses the td_value form of inputs and outputs.
-                                 Its run makes all its outputs: tensors by td_run_alloc or td_run_view (input 0 only, with
-                                 TD_OP_VIEW too) or as values that own what they hold (buffer, sequence): the engine
-                                 releases these */
-    TD_OP_ABSENT = 1 << 7,     /* with TD_OP_VALUES: outputs may be absent though all inputs are there */
-    TD_OP_EXTENDS = 1 << 5,    /* outputs may lie in the memory of an input with equal data and strides (a KV cache that
-                                 grows): run recognises that and leaves the input's part as it is */
-    TD_OP_OVERWRITES =
-        1 << 6, /* one output (overwriting_output) may lie in the memory of one input (overwritten_input) with
-                                  equal data and strides, and change its elements: granted only where neither another
-                                  operand nor a later step reads them */
+    /* Output 0 may share input 0's memory: run calls td_run_view or td_run_alloc. */
+    TD_OP_VIEW = 1 << 0,
+    /* Output 0 may be computed over any input that dies here and has as many elements of the same size. */
+    TD_OP_INPLACE = 1 << 1,
+    /* All inputs may be strided, and output 0 too; else see strided_inputs. */
+    TD_OP_ANY_STRIDE = 1 << 2,
+    /* Random, or otherwise not to be folded or merged. */
+    TD_OP_IMPURE = 1 << 3,
+    /* Takes or gives sequences or optionals: uses the td_value form of inputs and outputs. Its run makes all its
+     * outputs: tensors by td_run_alloc or td_run_view (input 0 only, with TD_OP_VIEW too) or as values that own what
+     * they hold (buffer, sequence): the engine releases these. */
+    TD_OP_VALUES = 1 << 4,
+    /* With TD_OP_VALUES: outputs may be absent though all inputs are there. */
+    TD_OP_ABSENT = 1 << 7,
+    /* Outputs may lie in the memory of an input with equal data and strides (a KV cache that grows): run recognises
+     * that and leaves the input's part as it is. */
+    TD_OP_EXTENDS = 1 << 5,
+    /* One output (overwriting_output) may lie in the memory of one input (overwritten_input) with equal data and
+     * strides, and change its elements: granted only where neither another operand nor a later step reads them. */
+    TD_OP_OVERWRITES = 1 << 6,
 };
 
 typedef struct td_op_impl {

@@ -10,7 +10,8 @@
  *
  *     scales   [64 / sub][16]   fp16 or fp32
  *     minima   [64 / sub][16]   fp16 or fp32, or absent
- *     codes    bits * 2 vectors of 64 bytes; in each vector dword i belongs to output i, its 4 bytes to 4 successive inputs
+ *     codes    bits * 2 vectors of 64 bytes; in each vector dword i belongs to output i, its 4 bytes to 4
+ *              successive inputs
  *
  *     inputs are numbered 16 * t + 4 * z + j (t, z, j = 0..3), j being the byte in the dword
  *     8 bits:  vector 4 * t + z        4 bits: vector 4 * (t / 2) + z, low nibble for even t, high nibble for odd t

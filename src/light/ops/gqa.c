@@ -3,11 +3,12 @@
  *
  * The cache of row b holds seqlens_k[b] + 1 - sequence_length tokens before the run (none in a first prompt, where
  * total_sequence_length is sequence_length); new keys and values go behind them. When present lies in past's memory
- * with past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what lies
- * behind the new ones is zero. Beyond the op text: with a local window, a past with fewer rows than the cache holds
- * tokens is the last of them, and present those and the new ones; what the window reaches must be there. float16 and
- * bfloat16 are computed in float32; the cache keeps its own type. sliding_window_cache is that form of a cache: it is never the op that
- * drops rows. A quantised cache is widened for attention: what new tokens see of each other is what the cache holds. */
+ * with past's strides only the new rows are written, whatever the capacity; else past's rows are copied and what
+ * lies behind the new ones is zero. Beyond the op text: with a local window, a past with fewer rows than the cache
+ * holds tokens is the last of them, and present those and the new ones; what the window reaches must be there.
+ * float16 and bfloat16 are computed in float32; the cache keeps its own type. sliding_window_cache is that form of a
+ * cache: it is never the op that drops rows. A quantised cache is widened for attention: what new tokens see of each
+ * other is what the cache holds. */
 #include "kernels/attention_f32.h"
 #include "kernels/rows_f32.h"
 #include "light/ops/heads.h"

@@ -1,4 +1,5 @@
-/* light/ops/kv_codes.c - see kv_codes.h. Source: onnxruntime docs/ContribOperators.md, release 1.31 (GroupQueryAttention). */
+/* light/ops/kv_codes.c - see kv_codes.h. Source: onnxruntime docs/ContribOperators.md, release
+ * 1.31 (GroupQueryAttention). */
 #include "light/ops/kv_codes.h"
 
 #include "tensor/half.h"

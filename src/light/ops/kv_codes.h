@@ -1,5 +1,6 @@
-/* light/ops/kv_codes.h - keys and values that a cache holds as codes: value = code * scale, one scale for all or one for each channel of
- * each head. Codes of 8 bits are int8 or float8; of 4 bits two in a byte of uint8, the even channel low, 8 standing for 0. */
+/* light/ops/kv_codes.h - keys and values that a cache holds as codes: value = code * scale, one scale for all or one
+ * for each channel of each head. Codes of 8 bits are int8 or float8; of 4 bits two in a byte of uint8, the even
+ * channel low, 8 standing for 0. */
 #ifndef TD_LIGHT_OPS_KV_CODES_H
 #define TD_LIGHT_OPS_KV_CODES_H
 
@@ -21,7 +22,8 @@ static inline int64_t td_kv_codes_row(const td_kv_codes *c, int64_t size) {
     return c->on && c->bits == 4 ? (size + 1) / 2 : size;
 }
 
-/* One head; scales: of its channels [size], or the one of all. Nearest, halves to even, what is out of range to its end. */
+/* One head; scales: of its channels [size], or the one of all. Nearest, halves to even, what
+ * is out of range to its end. */
 void td_kv_codes_store(const td_kv_codes *c, const float *x, const float *scales, int64_t size, void *to);
 void td_kv_codes_load(const td_kv_codes *c, const void *from, const float *scales, int64_t size, float *y);
 
