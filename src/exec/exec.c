@@ -310,6 +310,7 @@ static treadle_status make_room(td_exec *e, td_exec_row *rows, treadle_error *er
         bool whole = has_features(e, &rows[r]), all = needs_all(e, rows[r].prompt || missing > 1);
         tokens = TD_MAX(tokens, all ? rows[r].n_ids : whole ? missing : TD_MIN(missing, e->chunk));
         source = TD_MAX(source, rows[r].n_source);
+        if (!all && !whole) tokens = TD_MAX(tokens, (int64_t)e->n_rows * TD_MIN(missing, td_exec_tokens_together(e)));
     }
     TD_TRY(td_state_reserve(e->state, columns, err));
     return td_exec_roles_reserve(e, TD_MAX(tokens, source), TD_MAX(e->state->capacity, source), err);

@@ -218,11 +218,10 @@ static int64_t count_features(const td_exec *e, int32_t session) {
 }
 
 /* A prompt has as many placeholders as there are features to put in their places. */
-static treadle_status check_placeholders(const td_exec *e, const td_exec_run *run, treadle_error *err) {
-    const td_exec_row *row = &run->rows[run->first_row];
-    int64_t first = td_exec_length(e, run->first_row);
-    if (e->lines[run->first_row].again)
-        return TREADLE_OK; /* they were counted; a token since then may be one by chance */
+static treadle_status check_placeholders(const td_exec *e, const td_exec_run *run, size_t r, treadle_error *err) {
+    const td_exec_row *row = &run->rows[r];
+    int64_t first = td_exec_length(e, r);
+    if (e->lines[r].again) return TREADLE_OK; /* they were counted; a token since then may be one by chance */
     for (size_t k = 0; k < e->plan->n_steps; k++) {
         const td_plan_step *step = &e->plan->steps[k];
         if (step->modality < 0 || step->modality >= TD_MODALITY_NONE || step->when != TD_WHEN_PROMPT) continue;
@@ -253,7 +252,8 @@ treadle_status td_exec_run_steps(td_exec *e, const td_exec_run *run, td_exec_row
         if (!takes_part(e, run, step)) continue;
         if (run->prompt && run->rows[run->first_row].prompt && !checked &&
             e->plan->sessions[step->session].takes_tokens && !e->plan->sessions[step->session].takes_source) {
-            TD_TRY(check_placeholders(e, run, err)); /* what makes features comes before what takes them */
+            for (size_t r = run->first_row; r < run->first_row + run->n_rows; r++)
+                TD_TRY(check_placeholders(e, run, r, err)); /* what makes features comes before what takes them */
             checked = true;
         }
         TD_TRY(run_step(e, run, step, err));

@@ -30,6 +30,8 @@ treadle_status td_exec_run_steps(td_exec *exec, const td_exec_run *run, td_exec_
 /* batch.c: rows with one token to go each, in one run where the plan and their lengths allow it. */
 void td_exec_align(td_exec *exec, const td_exec_row *rows); /* once there is room for what live rows are about to run */
 treadle_status td_exec_run_together(td_exec *exec, td_exec_row *rows, bool *out_done, treadle_error *err);
+/* Tokens of each row in such a run, at most. */
+int64_t td_exec_tokens_together(const td_exec *exec);
 
 void td_exec_line_free(td_exec_line *line); /* rows.c: what it owns, but hook_data */
 

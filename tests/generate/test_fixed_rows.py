@@ -60,6 +60,8 @@ def test_any_number_of_rows():
                                 [[k + 1, k] for k in range(7)]):
                     got = d.ask(op="generate", prompts=prompts, options={"max_new_tokens": 6})
                     testing.equal(got["tokens"], [greedy(p, 6) for p in prompts], f"{recurrent} {prompts}")
+                    if len(prompts) == ROWS and len(set(map(len, prompts))) == 1:
+                        testing.equal(list(got["runs"].values()), [6], "the prompts of all rows in one run")
                 steps = [{"append": [3, 1]}, {"generate": 3}, {"append": [2]}, {"generate": 2}]
                 got = d.ask(op="timeline", steps=steps, options={})["steps"][-1]["tokens"]
                 testing.equal(got, greedy([3, 1] + greedy([3, 1], 3) + [2], 2))
