@@ -159,11 +159,41 @@ static bool is_encoder(const finding *f, int32_t session) {
     return !feeds && decoder_ids && !has_embedding;
 }
 
+/* Whether what this session takes goes back to a session that takes ids. reached [n_sessions]: those that it goes back to. */
+static bool comes_from_ids(const finding *f, int32_t session, bool *reached) {
+    bool found = false, more = true;
+    reached[session] = true;
+    while (more) {
+        more = false;
+        for (size_t i = 0; i < f->edges.n; i++) {
+            const edge *e = &f->edges.items[i];
+            if (!reached[e->to.session] || reached[e->from.session]) continue;
+            reached[e->from.session] = more = true;
+            found |= takes_ids(&f->b->plan->sessions[e->from.session]);
+        }
+    }
+    return found;
+}
+
+/* Ids that become logits over several sessions, none of which is a decoder by itself: the last of them makes it one. */
+static void find_staged_decoder(finding *f) {
+    const td_plan *plan = f->b->plan;
+    bool *reached = TD_ARENA_ARRAY(f->b->scratch, bool, plan->n_sessions);
+    if (!reached) f->b->out_of_memory = true;
+    for (int32_t s = 0; s < (int32_t)plan->n_sessions && reached && !f->any_decoder; s++) {
+        memset(reached, 0, plan->n_sessions * sizeof *reached);
+        if (plan->sessions[s].logits < 0 || !comes_from_ids(f, s, reached)) continue;
+        f->kinds[s] = KIND_DECODER;
+        f->any_decoder = true;
+    }
+}
+
 static void classify(finding *f) {
     const td_plan *plan = f->b->plan;
     int32_t n = (int32_t)plan->n_sessions;
     for (int32_t s = 0; s < n; s++)
         if (is_decoder(plan, s)) f->kinds[s] = KIND_DECODER, f->any_decoder = true;
+    if (!f->any_decoder && !plan->transducer.present) find_staged_decoder(f);
     for (int32_t s = 0; s < n; s++)
         if (f->kinds[s] == KIND_STAGE && is_embedding(f, s)) f->kinds[s] = KIND_EMBEDDING;
     bool any_logits = false;

@@ -206,8 +206,84 @@ def test_windows_of_ids():
                 timeline(d, [tokens[:3], tokens[3:7]], {"append": ids}, {"generate": 3}, {"fork": True}, {"generate": 4})
 
 
+def test_stages():
+    """Embeddings, layers in one to four sessions, logits: no flow is declared, masks and positions have a type in each session."""
+    n = 0
+    for seed in range(1000, 1012):
+        rng = np.random.default_rng(seed)
+        pick = lambda *of: of[rng.integers(len(of))]
+        spec = decoders.random_spec(rng, None, bool(seed % 2))
+        if seed % 6 == 0 and spec["cache"] == "concat":
+            spec["cache"] = "none"
+        types = []
+        for _ in range(3):
+            own = {"mask": pick("int64", "int32", "bool", "float32")} if spec["mask"] != "none" else {}
+            types.append(dict(own, positions=pick("int64", "int32")) if spec["positions"] != "none" else own)
+        prompts = prompts_of(spec, rng)
+        if not prompts:
+            continue
+        folder = os.path.join(work.name, f"stages.{seed}")
+        os.makedirs(folder)
+        cuts = sorted({int(i) for i in rng.integers(1, len(spec["layers"]), 3)}) if len(spec["layers"]) > 1 else []
+        n_stages = decoders.write_stages(spec, folder, types, cuts)
+        write_config(folder, {f"part{i}": {"file": f"{i}.onnx"} for i in rng.permutation(n_stages)})
+        with drive.Drive(folder, "--quiet") as d:
+            ids, tokens, _ = prompts[0]
+            answer = d.ask(op="generate", prompts=[ids], options={"max_new_tokens": N, "eos": []})
+            testing.equal((answer["tokens"], set(answer["runs"].values())), ([tokens], {N}), f"{seed} {json.dumps(spec)}")
+            answer = d.ask(op="generate", prompts=[p for p, _, _ in prompts], options={"max_new_tokens": N, "eos": []})
+            testing.equal(answer["tokens"], [t for _, t, _ in prompts], f"{seed} batch")
+            timeline(d, [tokens[:5], tokens[2:5]], {"append": ids}, {"generate": 5}, {"rewind": len(ids) + 2}, {"generate": 3})
+            timeline(d, [tokens[:2], tokens[2:5]], {"append": ids}, {"generate": 2}, {"fork": True}, {"generate": 3})
+        n += 1
+    assert n > 8, n
+
+
+def test_encoder_decoders():
+    """Cross caches of the encoder's, or its hidden states; of ids or sound; masks of the source or none; rows of unequal sources."""
+    n = 0
+    for seed in range(1100, 1114):
+        rng = np.random.default_rng(seed)
+        spec = decoders.random_encoder_spec(rng, ("concat", "op23", "position", "combined")[seed % 4])
+        folder = os.path.join(work.name, f"encoder.{seed}")
+        rows, least = [], 0.15 if spec["dtype"] == "float16" else 2e-3
+        for _ in range(60):
+            length = (5, 3, 8)[len(rows)]
+            sound = spec["source"] == "mel"
+            source = rng.standard_normal((spec["mels"], length)).astype(spec["dtype"]) if sound else [int(t) for t in rng.integers(0, spec["vocab"], length)]
+            start = [int(t) for t in rng.integers(0, spec["vocab"], 2)] if sound else [1]
+            tokens, logits, gap = decoders.greedy(spec, start, N, encoded=decoders.encode(spec, source))
+            if gap > least:
+                rows.append((source, start, tokens, logits))
+            if len(rows) == 3:
+                break
+        if len(rows) < 3:
+            continue
+        os.makedirs(folder)
+        decoders.write_encoder(spec, folder)
+        write_config(folder, {"encoder": {"file": "encoder.onnx"}, "decoder": {"file": "decoder.onnx"}}, tokens={"decoder_start": 1})
+        what, to = f"{seed} {json.dumps(spec)}", os.path.join(work.name, "logits")
+        with drive.Drive(folder, "--quiet") as d:
+            for source, start, tokens, logits in rows:
+                tensors = {}
+                if sound:
+                    tensors["input_features"] = os.path.join(work.name, "features.npy")
+                    np.save(tensors["input_features"], source[None])
+                answer = d.ask(op="generate", prompts=[start if sound else source], tensors=tensors, options={"max_new_tokens": N, "eos": []}, logits_to=to)
+                testing.equal((answer["tokens"], answer["runs"]), ([tokens], {"encoder": 1, "decoder": N}), what)
+                testing.near(np.load(to + ".0.npy"), logits, 0.15 if spec["dtype"] == "float16" else 5e-4, what)
+                begin = {"append": start if sound else source, "tensors": tensors}
+                timeline(d, [tokens[:3], tokens[3:7]], begin, {"generate": 3}, {"fork": True}, {"generate": 4})
+                timeline(d, [tokens[:5], tokens[2:6]], begin, {"generate": 5}, {"rewind": len(start) + 2}, {"generate": 4})
+            if not sound:
+                answer = d.ask(op="generate", prompts=[row[0] for row in rows], options={"max_new_tokens": N, "eos": []})
+                testing.equal(answer["tokens"], [row[2] for row in rows], what)
+        n += 1
+    assert n > 10, n
+
+
 def write_config(folder, sessions, **more):
-    config = {"version": 2, "pipeline": {"sessions": sessions}, "tokens": {"image_token": decoders.IMAGE}, **more}
+    config = {"version": 2, "pipeline": {"sessions": sessions}, **more}
     with open(os.path.join(folder, "genai_config.json"), "w", encoding="utf-8") as f:
         json.dump(config, f)
 
@@ -225,7 +301,7 @@ def test_images():
         os.makedirs(folder)
         w = decoders.write_vision(spec, folder, tokens, "x")
         write_config(folder, {"vision": {"file": "vision.onnx", "io": {"inputs": {"pixel_values": "x"}}}, "embedding": {"file": "embedding.onnx"},
-                              "decoder": {"file": "decoder.onnx"}})
+                              "decoder": {"file": "decoder.onnx"}}, tokens={"image_token": decoders.IMAGE})
         image = rng.standard_normal((2, 3, 4, 4)).astype(np.float32)
         features = (image.reshape(2, 48).astype(np.float64) @ w).reshape(2 * tokens, spec["hidden"])
         ids = [5, *[decoders.IMAGE] * tokens, 7, *[decoders.IMAGE] * tokens, 9, 4]

@@ -30,6 +30,14 @@ NAMES = {
 COMBINED_NAMES = {"hf": ("past_{n}", "present_{n}"), "under": ("past_key_values_{n}", "present_key_values_{n}"),
                   "cache": ("kv_cache.{n}", "new_kv_cache.{n}"), "short": ("past.{n}", "present.{n}"),
                   "out": ("kv_{n}_in", "kv_{n}_out"), "layers": ("layers.{n}.past", "layers.{n}.present")}
+CROSS_NAMES = {  # of the decoder's self and cross caches, and what the encoder calls the latter
+    "hf": ("past_key_values.{n}.decoder.{kv}", "present.{n}.decoder.{kv}", "past_key_values.{n}.encoder.{kv}", "present.{n}.encoder.{kv}"),
+    "under": ("past_{kv}_self_{n}", "present_{kv}_self_{n}", "past_{kv}_cross_{n}", "present_{kv}_cross_{n}"),
+    "cache": ("{kv}_cache.{n}", "updated_{kv}_cache.{n}", "cross_{kv}_cache.{n}", "cross_{kv}_cache.{n}"),
+    "short": ("past.{n}.{k}", "present.{n}.{k}", "encoder.{n}.{k}", "encoder.{n}.{k}"),
+    "out": ("self_{k}_{n}_in", "self_{k}_{n}_out", "cross_{k}_{n}", "cross_{k}_{n}"),
+    "layers": ("layers.{n}.past_{kv}", "layers.{n}.present_{kv}", "layers.{n}.cross_{kv}", "layers.{n}.cross_{kv}"),
+}
 CACHES = ("concat", "combined", "gqa", "op23", "op24", "position", "scatternd", "indices")
 LAYOUTS = {"bhsd": (0, 1, 2, 3), "bshd": (0, 2, 1, 3), "bhds": (0, 1, 3, 2), "flat": (0, 2, 1, 3), "hbsd": (1, 0, 2, 3)}
 
@@ -58,7 +66,7 @@ def random_spec(rng, cache=None, recurrent=None):
         number += pick(1, 1, 1, 3)
     spec["layers"] = layers
     attention = [l for l in layers if l["kind"] == "attention"]
-    if cache == "concat" and attention and pick(True, False, False):
+    if cache != "indices" and attention and pick(True, False, False):
         pick(*attention)["window"] = int(rng.integers(2, 7))
     if cache in ("gqa", "indices", "combined"):
         spec["mask"] = "none" if cache != "combined" else spec["mask"]
@@ -76,7 +84,8 @@ def weights(spec):
     dtype = np.dtype(spec["dtype"])
     w = lambda *shape, scale=None: (rng.standard_normal(shape) * (scale or 1 / np.sqrt(shape[0]))).astype(dtype)
     h = spec["hidden"]
-    out = {"embed": w(spec["vocab"], h, scale=1.0), "table": w(TABLE, h, scale=0.5), "head": w(h, spec["vocab"], scale=2 / np.sqrt(h)), "layers": []}
+    out = {} if not spec.get("cross") else {"source": w(spec["mels"] if spec["source"] == "mel" else spec["vocab"], spec["width"], scale=1.0)}
+    out |= {"embed": w(spec["vocab"], h, scale=1.0), "table": w(TABLE, h, scale=0.5), "head": w(h, spec["vocab"], scale=2 / np.sqrt(h)), "layers": []}
     for l in spec["layers"]:
         if l["kind"] == "attention":
             q, kv = l["kv_heads"] * l["groups"] * l["dim"], l["kv_heads"] * l["dim"]
@@ -92,6 +101,9 @@ def weights(spec):
             g = 3 if l["kind"] == "gru" else 4
             p = {"w": w(1, g * h, h, scale=1 / np.sqrt(h)), "r": w(1, g * h, h, scale=1 / np.sqrt(h))}
         p["up"], p["down"] = w(h, 2 * h), w(2 * h, h)
+        if spec.get("cross"):
+            n = l["heads"] * l["size"]
+            p["cq"], p["ck"], p["cv"], p["co"] = w(h, n, scale=2 / np.sqrt(h)), w(spec["width"], n, scale=2 / np.sqrt(h)), w(spec["width"], n), w(n, h, scale=2 / np.sqrt(h))
         out["layers"].append(p)
     return out
 
@@ -167,8 +179,22 @@ def recur(l, p, x):
     return np.stack(out)
 
 
-def forward(spec, ids, features=None):
-    """features [n, hidden]: what stands in the places of IMAGE tokens."""
+def encode(spec, source):
+    """What a decoder with cross attention looks at, [n, width]: of ids, or of sound [mels, n]."""
+    table = weights(spec)["source"].astype(np.float64)
+    return np.tanh(source.T @ table) if spec["source"] == "mel" else np.tanh(table[list(source)])
+
+
+def attend_source(l, p, x, encoded):
+    split = lambda t, m: (t @ m).reshape(len(t), l["heads"], l["size"]).transpose(1, 0, 2)
+    q, k, v = split(x, p["cq"]), split(encoded, p["ck"]), split(encoded, p["cv"])
+    scores = q @ k.transpose(0, 2, 1) / np.sqrt(l["size"])
+    e = np.exp(scores - scores.max(-1, keepdims=True))
+    return ((e / e.sum(-1, keepdims=True)) @ v).transpose(1, 0, 2).reshape(len(x), -1) @ p["co"]
+
+
+def forward(spec, ids, features=None, encoded=None):
+    """features [n, hidden]: what stands in the places of IMAGE tokens; encoded: of `encode`."""
     w = weights(spec)
     up = lambda t: {k: v.astype(np.float64) for k, v in t.items() if k != "layers"}
     top = up(w)
@@ -182,6 +208,8 @@ def forward(spec, ids, features=None):
         p = up(p)
         y = attend(l, p, norm(x), positions, spec.get("kv_dtype")) if l["kind"] == "attention" else recur(l, p, norm(x))
         x = x + y
+        if spec.get("cross"):
+            x = x + attend_source(l, p, norm(x), encoded)
         m = norm(x) @ p["up"]
         x = x + (m * sigmoid(m)) @ p["down"]
     return norm(x) @ top["head"]
@@ -195,11 +223,11 @@ def rotates(spec):
     return takes_positions(spec) and not spec["learned"]
 
 
-def greedy(spec, prompt, n, features=None):
+def greedy(spec, prompt, n, features=None, encoded=None):
     """New tokens, the logits that chose them, and the smallest lead of the best over the second."""
     ids, steps, gap = list(prompt), [], np.inf
     for _ in range(n):
-        last = forward(spec, ids, features)[-1]
+        last = forward(spec, ids, features, encoded)[-1]
         top = np.sort(last)[-2:]
         gap = min(gap, top[1] - top[0])
         steps.append(last)
@@ -270,26 +298,30 @@ class Graph:
 
 
 class Builder:
-    def __init__(self, spec):
+    """All of a decoder, or a stage of it: {"layers": (first, end), "takes": hidden states, or None: ids, "gives": hidden states, or None: logits}."""
+
+    def __init__(self, spec, stage=None):
+        stage = stage or {"layers": (0, len(spec["layers"])), "takes": "inputs_embeds" if spec.get("embeds") else None, "gives": None}
         self.spec, self.w = spec, weights(spec)
+        self.layers = spec["layers"][slice(*stage["layers"])]
         g = self.g = Graph(spec)
-        self.past = None  # positions before this run: a scalar, made at need
-        ids = g.input("inputs_embeds", g.elem, ["batch", "seq", spec["hidden"]]) if spec.get("embeds") else \
+        ids = g.input(stage["takes"], g.elem, ["batch", "seq", spec["hidden"]]) if stage["takes"] else \
             g.input("input_ids", spec["ids"], ["seq"] if spec["rank1"] else ["batch", "seq"])
         if spec["rank1"]:
             ids = g.op("Unsqueeze", ids, g.ints(0))
         self.shape = g.op("Shape", ids)
         self.seq = g.op("Gather", self.shape, g.const(np.int64(1)))
         self.batch = g.op("Gather", self.shape, g.const(np.int64(0)))
-        x = ids if spec.get("embeds") else g.op("Gather", g.const(self.w["embed"]), ids)
+        x = ids if stage["takes"] else g.op("Gather", g.const(self.w["embed"]), ids)
         self.positions = self.mask = None
-        if takes_positions(spec):
+        learned = spec["learned"] and stage["takes"] in (None, "inputs_embeds")
+        if takes_positions(spec) and (learned or (self.attends() and rotates(spec))):
             self.positions = g.input("position_ids", spec["positions"], ["batch", "seq"])
-            if spec["learned"]:
+            if learned:
                 x = g.op("Add", x, g.op("Gather", g.const(self.w["table"]), self.positions))
         if spec.get("mask4"):  # one number to add, or one truth, for each position of this run and each column
             self.mask4 = g.input("attention_mask", g.elem if spec["mask4"] == "add" else T.BOOL, ["batch", 1, "seq", CAPACITY if self.fixed() else "total"])
-        elif spec["mask"] != "none":
+        elif spec["mask"] != "none" and self.attends():
             self.mask = g.input("attention_mask", spec["mask"], ["batch", CAPACITY if self.fixed() else "total"])
         if spec["cache"] in ("position", "scatternd") and self.attends():
             self.at = g.input("cache_position", "int64", ["seq"])
@@ -299,17 +331,26 @@ class Builder:
         if spec["cache"] == "gqa" and self.attends():
             self.seqlens = g.input("seqlens_k", "int32", ["batch"])
             self.total = g.input("total_sequence_length", "int32", [])
-        for l, p in zip(spec["layers"], self.w["layers"]):
+        if spec.get("cross") == "hidden":
+            self.encoded = g.input("encoder_hidden_states", g.elem, ["batch", "enc", spec["width"]])
+        if spec.get("source_mask"):
+            self.source_mask = g.input("encoder_attention_mask", spec["source_mask"], ["batch", "enc"])
+        for l, p in zip(self.layers, self.w["layers"][slice(*stage["layers"])]):
             y = self.attend(l, p, g.norm(x)) if l["kind"] == "attention" else self.recur(l, p, g.norm(x))
             x = g.op("Add", x, y)
+            if spec.get("cross"):
+                x = g.op("Add", x, self.attend_source(l, p, g.norm(x)))
             x = g.op("Add", x, g.op("MatMul", g.silu(g.op("MatMul", g.norm(x), g.const(p["up"]))), g.const(p["down"])))
+        if stage["gives"]:
+            g.output(stage["gives"], x, g.elem, ["batch", "seq", spec["hidden"]])
+            return
         if spec["logits"] != "all":
             x = g.op("Gather", x, g.ints(-1) if spec["logits"] == "last" else g.const(np.int64(-1)), axis=1)
         logits = g.op("MatMul", g.norm(x), g.const(self.w["head"]))
         g.output("logits", logits, g.elem, {"all": ["batch", "seq", spec["vocab"]], "last": ["batch", 1, spec["vocab"]], "last2": ["batch", spec["vocab"]]}[spec["logits"]])
 
     def attends(self):
-        return any(l["kind"] == "attention" for l in self.spec["layers"])
+        return any(l["kind"] == "attention" for l in self.layers)
 
     def fixed(self):
         return self.spec["cache"] in ("position", "scatternd", "indices")
@@ -402,7 +443,8 @@ class Builder:
         elif cache != "none":
             made = []
             for kind, new in (("key", k), ("value", v)):
-                name_in, name_out = (t.format(n=number, kv=kind, k=kind[0]) for t in NAMES[spec["names"]])
+                stems = CROSS_NAMES[spec["names"]][:2] if spec.get("cross") else NAMES[spec["names"]]
+                name_in, name_out = (t.format(n=number, kv=kind, k=kind[0]) for t in stems)
                 columns = CAPACITY if self.fixed() else "past"
                 past = g.input(name_in, spec.get("kv_dtype") or g.elem, self.cache_shape(l, columns))
                 axis = LAYOUTS[spec["layout"]].index(2)
@@ -424,6 +466,22 @@ class Builder:
         y = g.op("MatMul", g.op("Softmax", scores, axis=-1), v)
         y = g.op("Reshape", g.op("Transpose", y, perm=[0, 2, 1, 3]), g.ints(0, 0, n * dim))
         return g.op("MatMul", y, g.const(p["o"]))
+
+    def attend_source(self, l, p, x):
+        g, spec = self.g, self.spec
+        q, made = self.heads(x, p["cq"], l["heads"], l["size"]), []
+        for kind, m in (("key", p["ck"]), ("value", p["cv"])):
+            if spec["cross"] == "hidden":
+                made.append(self.heads(self.encoded, m, l["heads"], l["size"]))
+            else:
+                made.append(g.input(CROSS_NAMES[spec["names"]][2].format(n=l["layer"], kv=kind, k=kind[0]), g.elem, ["batch", l["heads"], "enc", l["size"]]))
+        scores = g.op("Mul", g.op("MatMul", q, g.op("Transpose", made[0], perm=[0, 1, 3, 2])), g.scalar(1 / np.sqrt(l["size"])))
+        if spec.get("source_mask"):
+            shown = self.source_mask if spec["source_mask"] == "bool" else g.op("Greater", self.source_mask, g.const(np.array(0, spec["source_mask"])))
+            scores = g.op("Where", g.op("Unsqueeze", shown, g.ints(1, 2)), scores, g.scalar(-1e4))
+        y = g.op("MatMul", g.op("Softmax", scores, axis=-1), made[1])
+        y = g.op("Reshape", g.op("Transpose", y, perm=[0, 2, 1, 3]), g.ints(0, 0, l["heads"] * l["size"]))
+        return g.op("MatMul", y, g.const(p["co"]))
 
     def scale(self):
         return self.g.const(np.array(1 / 16, self.spec["dtype"]))
@@ -564,8 +622,8 @@ class Builder:
         return g.op("Transpose", g.op("Squeeze", y, g.ints(1)), perm=[1, 0, 2])
 
 
-def graph(spec):
-    g = Builder(spec).g
+def graph(spec, stage=None):
+    g = Builder(spec, stage).g
     opset = {"op24": 24, "indices": 24, "op23": 23}.get(spec["cache"], 18)
     made = helper.make_graph(g.nodes, "decoder", g.inputs, g.outputs, g.constants)
     domains = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if spec["cache"] == "gqa" else [])
@@ -600,6 +658,51 @@ def write_vision(spec, folder, tokens, pixels="pixel_values"):
     g.output("inputs_embeds", embeds, spec["dtype"], ["batch", "seq", h])
     session("embedding", g.nodes, g.inputs, g.outputs, g.constants, os.path.join(folder, "embedding.onnx"))
     return w
+
+
+def write_encoder(spec, folder):
+    """A decoder with cross attention, and the encoder before it: of ids or of sound; it gives hidden states or cross caches."""
+    onnx.save(graph(spec), os.path.join(folder, "decoder.onnx"))
+    w = weights(spec)
+    g = Graph(spec)
+    if spec["source"] == "mel":
+        g.input("input_features", spec["dtype"], ["batch", spec["mels"], "enc"])
+        x = g.op("MatMul", g.op("Transpose", "input_features", perm=[0, 2, 1]), g.const(w["source"]))
+    else:
+        g.input("input_ids", spec["ids"], ["batch", "enc"])
+        if spec.get("encoder_mask"):
+            g.input("attention_mask", spec["encoder_mask"], ["batch", "enc"])
+        x = g.op("Gather", g.const(w["source"]), "input_ids")
+    x = g.op("Tanh", x)
+    if spec["cross"] == "hidden":
+        g.output(spec.get("hidden_name", "last_hidden_state"), x, spec["dtype"], ["batch", "enc", spec["width"]])
+    for l, p in zip(spec["layers"], w["layers"]):
+        for kind, m in (("key", p["ck"]), ("value", p["cv"])) if spec["cross"] == "cache" else ():
+            y = g.op("Transpose", g.op("Reshape", g.op("MatMul", x, g.const(m)), g.ints(0, 0, l["heads"], l["size"])), perm=[0, 2, 1, 3])
+            g.output(CROSS_NAMES[spec["names"]][3].format(n=l["layer"], kv=kind, k=kind[0]), y, spec["dtype"], ["batch", l["heads"], "enc", l["size"]])
+    session("encoder", g.nodes, g.inputs, g.outputs, g.constants, os.path.join(folder, "encoder.onnx"))
+
+
+def random_encoder_spec(rng, cache="concat"):
+    pick = lambda *of: of[rng.integers(len(of))]
+    spec = random_spec(rng, cache, False)
+    spec.update(cross=pick("hidden", "cache"), source=pick("ids", "mel"), width=pick(6, 8, 12), mels=pick(4, 5, 8), encoder_mask=pick(None, "int64", "int32"),
+                hidden_name=pick("last_hidden_state", "encoder_hidden_states", "hidden_states"))
+    spec["source_mask"] = pick(None, "int64", "int32", "bool") if spec["source"] == "ids" else None
+    for layer in spec["layers"]:
+        layer.update(heads=pick(1, 2, 3), size=pick(4, 6, 8), window=0)
+    return spec
+
+
+def write_stages(spec, folder, types, cuts):
+    """A session of embeddings, one for the layers up to each cut, and one of logits; masks, positions and ids of a type each."""
+    name = "hidden_{}".format
+    stages = [(0, 0), *zip([0, *cuts], [*cuts, len(spec["layers"])]), (len(spec["layers"]),) * 2]
+    for i, layers in enumerate(stages):
+        own = dict(spec, **types[i % len(types)])
+        stage = {"layers": layers, "takes": name(i) if i else None, "gives": name(i + 1) if i + 1 < len(stages) else None}
+        onnx.save(graph(own, stage), os.path.join(folder, f"{i}.onnx"))
+    return len(stages)
 
 
 def write(spec, folder):
