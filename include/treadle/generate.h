@@ -7,7 +7,7 @@
  *                           before the append
  *   encoder-decoder         the first append's ids go to the encoder, if it takes ids (the timeline then begins with
  *                           decoder_start); else its tensors do, and the ids are the decoder's prompt
- *   transducer              a chunk of features in, the tokens heard in it out
+ *   transducer              a chunk of features in, the tokens recognised in it out
  *   anything without tokens ids or tensors in, a pass by treadle_generator_prefill, outputs or a vector out
  *
  * Rows of a batch are independent: each gives what it would give alone. Threads: a generator is used by one thread at a
@@ -172,7 +172,7 @@ TREADLE_API treadle_ids treadle_generator_ids(const treadle_generator *generator
 TREADLE_API treadle_ids treadle_generator_new_ids(const treadle_generator *generator, size_t row);
 /* Of the new ids; p NULL: no tokenizer. */
 TREADLE_API treadle_string treadle_generator_text(const treadle_generator *generator, size_t row);
-/* Transducers (an append gives features, a run the tokens heard in them; the next append is the next chunk
+/* Transducers (an append gives features, a run the tokens recognised in them; the next append is the next chunk
  * of the same stream): the encoder frame of each of the row's new ids, counted from the begin of the
  * stream. *out_n 0: no transducer. */
 TREADLE_API const int64_t *treadle_generator_new_frames(const treadle_generator *generator, size_t row, size_t *out_n);

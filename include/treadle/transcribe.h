@@ -32,18 +32,18 @@ typedef struct treadle_segment {
 } treadle_segment;
 
 /* Called with each segment when its window is done, in the calling thread; the segment is valid during the call. Return
- * true to go on; false ends the transcription after this window: TREADLE_OK, with what was heard. */
+ * true to go on; false ends the transcription after this window: TREADLE_OK, with what came before. */
 typedef bool treadle_segment_fn(void *ctx, const treadle_segment *segment);
 
 typedef struct treadle_transcribe_options {
     size_t struct_size;
-    /* as the model names it ("en"); NULL (default): the config's, else heard in the first window */
+    /* as the model names it ("en"); NULL (default): the config's, else detected from the first window */
     const char *language;
     const char *task; /* "transcribe" or "translate"; NULL (default): the config's, else "transcribe" */
     /* 1: tokens tell times; 0: none; -1 (default): the model's. More than a window always has times */
     int32_t timestamps;
     bool word_times;        /* when each word was spoken; the graph must give its cross attention. Default: false */
-    bool previous_text;     /* each window hears what the one before said. Default: false */
+    bool previous_text;     /* each window sees the text of the one before. Default: false */
     int64_t max_new_tokens; /* of a window; -1 (default): what the context leaves */
     int64_t num_beams;      /* -1 (default): the model's; 1: greedy */
     treadle_segment_fn *on_segment; /* NULL (default): none */
@@ -53,7 +53,7 @@ TREADLE_API void treadle_transcribe_options_init(treadle_transcribe_options *opt
 
 /* Transcribes a recording of any length, rate and number of channels. TREADLE_UNSUPPORTED: the model is no transcriber,
  * or gives no cross attention for word times; TREADLE_INVALID_ARGUMENT: a language or task it does not have (those it
- * has are listed), or no samples. On failure there is no transcript, but on_segment has had what was heard before. */
+ * has are listed), or no samples. On failure there is no transcript, but on_segment has had the segments before it. */
 TREADLE_API treadle_status treadle_transcribe(treadle_model *model, const treadle_audio *audio,
                                               const treadle_transcribe_options *options, treadle_transcript **out,
                                               treadle_error *error);
@@ -62,7 +62,7 @@ TREADLE_API void treadle_transcript_free(treadle_transcript *transcript); /* NUL
 /* Pointers live as long as the transcript. */
 TREADLE_API treadle_string treadle_transcript_text(const treadle_transcript *transcript);  /* all segments */
 TREADLE_API const char *treadle_transcript_language(const treadle_transcript *transcript); /* "" where there is none */
-/* Its probability among all languages, where it was heard; else 1. */
+/* Its probability among all languages, where it was detected; else 1. */
 TREADLE_API double treadle_transcript_language_probability(const treadle_transcript *transcript);
 TREADLE_API size_t treadle_transcript_n_segments(const treadle_transcript *transcript);
 TREADLE_API void treadle_transcript_segment(const treadle_transcript *transcript, size_t index, treadle_segment *out);

@@ -77,7 +77,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
 }
 
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err) {
-    if (g->runtime->plan->transducer.present) return TREADLE_OK; /* features are heard by the run */
+    if (g->runtime->plan->transducer.present) return TREADLE_OK; /* the run goes over the features */
     if (g->runtime->plan->cannot_run) return td_generation_encode(g, err);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
     td_interrupt_begin_run(&g->interrupt);

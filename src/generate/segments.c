@@ -32,7 +32,7 @@ size_t td_segments_cut(const td_time_tokens *t, const int32_t *ids, size_t n, td
         segments[n_segments++] = (td_segment){seconds(t, ids[last]), seconds(t, ids[n - 1]), last, n - last};
         return n_segments;
     }
-    double next = segments[n_segments - 1].end_s; /* what was begun after it is heard again */
+    double next = segments[n_segments - 1].end_s; /* what was begun after it belongs to the next window again */
     if (next > 0) *out_next_s = next;
     return n_segments;
 }

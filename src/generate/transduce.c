@@ -106,7 +106,7 @@ static treadle_status transduce_row(const walk *w, treadle_error *err) {
     td_timeline *t = &g->timelines[w->row];
     int64_t n_frames = 0;
     t->run_first = t->n;
-    if (!t->fresh) return TREADLE_OK; /* nothing new to hear */
+    if (!t->fresh) return TREADLE_OK; /* no new features */
     t->finish = TREADLE_FINISH_NONE;
     td_generation_fill_row(g, w->row);
     TD_TRY(td_exec_transduce_encode(g->exec, g->rows, w->row, &n_frames, err));

@@ -146,7 +146,7 @@ static treadle_status cut_window(td_transcriber *t, int64_t first, td_value *out
 /* --- language */
 
 /* The likeliest of all languages after the start token, from what the first window sounds like. */
-static treadle_status hear_language(td_transcriber *t, treadle_error *err) {
+static treadle_status detect_language(td_transcriber *t, treadle_error *err) {
     const td_config_transcription *c = t->config;
     double best = -INFINITY, total = 0;
     size_t found = 0;
@@ -186,7 +186,7 @@ static treadle_status append(td_transcriber *t, const int32_t *ids, size_t n, tr
     return n ? td_generation_append(t->generation, &row, 1, err) : TREADLE_OK;
 }
 
-/* What was said before, as much of it as half the context holds. */
+/* The transcript so far, as much of it as half the context holds. */
 static treadle_status append_previous(td_transcriber *t, treadle_error *err) {
     const td_config_transcription *c = t->config;
     int64_t room = t->generation->options.max_length / 2 - 1;
@@ -201,7 +201,7 @@ static treadle_status append_previous(td_transcriber *t, treadle_error *err) {
     return status;
 }
 
-/* The prompt in two parts: up to the start token, from which a language can be heard, and the rest. */
+/* The prompt in two parts: up to the start token, from which a language can be detected, and the rest. */
 static treadle_status append_prompt(td_transcriber *t, treadle_error *err) {
     const td_config_tokens *tokens = &t->model->config->tokens;
     int32_t rest[3];
@@ -211,7 +211,7 @@ static treadle_status append_prompt(td_transcriber *t, treadle_error *err) {
         return td_fail(err, TREADLE_CONFIG,
                        "expected tokens.decoder_start, which a transcript begins with, found none");
     TD_TRY(append(t, tokens->decoder_start.ids, tokens->decoder_start.n, err));
-    if (t->config->multilingual && t->language < 0 && t->config->n_languages) TD_TRY(hear_language(t, err));
+    if (t->config->multilingual && t->language < 0 && t->config->n_languages) TD_TRY(detect_language(t, err));
     if (t->language >= 0) rest[n++] = t->language;
     if (t->task >= 0) rest[n++] = t->task;
     if (!t->timestamps && t->config->no_timestamps >= 0) rest[n++] = t->config->no_timestamps;
@@ -238,16 +238,18 @@ static bool has_text(const td_transcriber *t, const int32_t *ids, const td_segme
     return false;
 }
 
-static treadle_status add_segments(td_transcriber *t, const int32_t *ids, const td_segment *segments, size_t n,
-                                   size_t first_id, double offset_s, treadle_error *err) {
-    for (size_t i = 0; i < n; i++) {
-        td_transcript_segment s = {.start_s = offset_s + segments[i].start_s,
-                                   .end_s = offset_s + segments[i].end_s,
-                                   .first_id = first_id + segments[i].first,
-                                   .n_ids = segments[i].n,
+/* first_id: where the window's ids stand in the transcript. */
+static treadle_status add_segments(td_transcriber *t, const td_decoded_window *window, size_t first_id,
+                                   treadle_error *err) {
+    for (size_t i = 0; i < window->n_segments; i++) {
+        const td_segment *from = &window->segments[i];
+        td_transcript_segment s = {.start_s = window->offset_s + from->start_s,
+                                   .end_s = window->offset_s + from->end_s,
+                                   .first_id = first_id + from->first,
+                                   .n_ids = from->n,
                                    .first_byte = t->out->text.n};
-        if (!has_text(t, ids, &segments[i])) continue;
-        TD_TRY(add_text(t, ids + segments[i].first, segments[i].n, err));
+        if (!has_text(t, window->ids, from)) continue;
+        TD_TRY(add_text(t, window->ids + from->first, from->n, err));
         s.n_bytes = t->out->text.n - s.first_byte;
         if (!td_vec_push(&t->out->segments, s)) return td_fail_memory(err, "a transcript", 0);
     }
@@ -255,7 +257,7 @@ static treadle_status add_segments(td_transcriber *t, const int32_t *ids, const 
 }
 
 /* Runs the window at offset_s; *next_s: where the next one begins. */
-static treadle_status hear_window(td_transcriber *t, double offset_s, double *next_s, treadle_error *err) {
+static treadle_status transcribe_window(td_transcriber *t, double offset_s, double *next_s, treadle_error *err) {
     TD_TRY(append_prompt(t, err));
     if (!t->out->language) TD_TRY(name_language(t, err));
     TD_TRY(td_generation_run(t->generation, t->options.max_new_tokens, NULL, NULL, err));
@@ -270,10 +272,15 @@ static treadle_status hear_window(td_transcriber *t, double offset_s, double *ne
                             TD_MIN(t->clip_s, t->duration_s - offset_s)};
     td_segment *segments = td_alloc_array(n + 1, sizeof *segments);
     if (!segments) return td_fail_memory(err, "segments", 0);
-    size_t n_segments = td_segments_cut(&times, ids, n, segments, next_s), before = t->out->segments.n;
-    treadle_status status = add_segments(t, ids, segments, n_segments, first_id, offset_s, err);
-    if (status == TREADLE_OK && t->options.word_times)
-        status = td_transcribe_words(t, ids, n, segments, n_segments, before, offset_s, times.clip_s, err);
+    td_decoded_window window = {.ids = ids,
+                                .n = n,
+                                .segments = segments,
+                                .n_segments = td_segments_cut(&times, ids, n, segments, next_s),
+                                .first_segment = t->out->segments.n,
+                                .offset_s = offset_s,
+                                .clip_s = times.clip_s};
+    treadle_status status = add_segments(t, &window, first_id, err);
+    if (status == TREADLE_OK && t->options.word_times) status = td_transcribe_words(t, &window, err);
     td_free(segments);
     return status;
 }
@@ -281,7 +288,7 @@ static treadle_status hear_window(td_transcriber *t, double offset_s, double *ne
 /* --- the recording */
 
 /* Gives the caller what the latest window added. */
-static bool tell(td_transcriber *t, size_t first) {
+static bool report_segments(td_transcriber *t, size_t first) {
     for (size_t i = first; t->options.on_segment && i < t->out->segments.n; i++) {
         treadle_segment s;
         treadle_transcript_segment(t->out, i, &s);
@@ -290,7 +297,7 @@ static bool tell(td_transcriber *t, size_t first) {
     return true;
 }
 
-static treadle_status hear_all(td_transcriber *t, bool is_long, treadle_error *err) {
+static treadle_status transcribe_windows(td_transcriber *t, bool is_long, treadle_error *err) {
     double at = 0, next = 0, frames_per_s = t->clip_frames > 0 ? (double)t->clip_frames / t->clip_s : 0;
     bool going = true;
     while (going && at < t->duration_s) {
@@ -301,11 +308,10 @@ static treadle_status hear_all(td_transcriber *t, bool is_long, treadle_error *e
         if (is_long) TD_TRY(cut_window(t, first, &window, err));
         treadle_status status = give(t, is_long ? &window.tensor : &t->whole.tensor, err);
         td_value_release(&window);
-        if (status == TREADLE_OK) status = hear_window(t, at, &next, err);
+        if (status == TREADLE_OK) status = transcribe_window(t, at, &next, err);
         if (status != TREADLE_OK) return status;
-        going = tell(t, before) && is_long;
-        at +=
-            TD_MAX(next, t->config->timestamp_seconds); /* a window that says nothing new must not be heard for ever */
+        going = report_segments(t, before) && is_long;
+        at += TD_MAX(next, t->config->timestamp_seconds); /* a window that says nothing new must not be run for ever */
     }
     return TREADLE_OK;
 }
@@ -338,7 +344,7 @@ treadle_status td_transcribe(const treadle_model *model, const td_audio *audio,
     td_arena_init(&t.out->arena);
     t.out->language_probability = 1;
     treadle_status status = open_all(&t, audio, &mono, err);
-    if (status == TREADLE_OK) status = hear_all(&t, t.duration_s > t.clip_s, err);
+    if (status == TREADLE_OK) status = transcribe_windows(&t, t.duration_s > t.clip_s, err);
     td_audio_free(mono);
     td_value_release(&t.whole);
     td_generation_free(t.generation);

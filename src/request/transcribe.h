@@ -47,10 +47,19 @@ typedef struct td_transcriber {
 treadle_status td_transcribe(const treadle_model *model, const td_audio *audio,
                              const treadle_transcribe_options *options, treadle_transcript **out, treadle_error *err);
 
-/* words.c: words of a segment, from one more pass of the decoder over the window's ids with its cross attention. ids:
- * the window's new ids without the end token, first: where they stand in the row; the row's prompt is still there. */
-treadle_status td_transcribe_words(td_transcriber *t, const int32_t *ids, size_t n, const td_segment *segments,
-                                   size_t n_segments, size_t first_segment, double offset_s, double clip_s,
-                                   treadle_error *err);
+/* What the decoder made of one window. */
+typedef struct td_decoded_window {
+    const int32_t *ids; /* new ids without the end token */
+    size_t n;
+    const td_segment *segments;
+    size_t n_segments;
+    size_t first_segment; /* in the transcript, of those with text */
+    double offset_s;      /* of the window in the recording */
+    double clip_s;        /* how much of the window is recording */
+} td_decoded_window;
+
+/* words.c: words of the window's segments, from one more pass of the decoder over its ids with its cross attention. The
+ * row still holds them behind its prompt. */
+treadle_status td_transcribe_words(td_transcriber *t, const td_decoded_window *window, treadle_error *err);
 
 #endif

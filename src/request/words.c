@@ -135,9 +135,9 @@ static bool begins_word(const td_transcriber *t, td_str piece, td_str word) {
     return (piece.n && piece.p[0] == ' ') || !spaced;
 }
 
-/* Joins the tokens of one segment to words. */
-static treadle_status join(td_transcriber *t, const int32_t *ids, const td_segment *s, const int64_t *frames,
-                           double frame_s, double offset_s, td_transcript_segment *out, treadle_error *err) {
+/* Joins the tokens of one segment to words. times: of the window's tokens, in the recording. */
+static treadle_status join(td_transcriber *t, const int32_t *ids, const double *times, const td_segment *s,
+                           td_transcript_segment *out, treadle_error *err) {
     td_arena *arena = &t->out->arena;
     td_buf piece = {0};
     out->words = TD_ARENA_ARRAY(arena, treadle_word, s->n + 1);
@@ -156,7 +156,7 @@ static treadle_status join(td_transcriber *t, const int32_t *ids, const td_segme
         if (status != TREADLE_OK || (text.n >= 3 && memcmp(text.p + text.n - 3, "\xef\xbf\xbd", 3) == 0)) continue;
         treadle_word *last = out->n_words ? &out->words[out->n_words - 1] : NULL;
         td_str word = last ? (td_str){last->text.p, last->text.n} : (td_str){0};
-        double at = offset_s + (double)frames[from] * frame_s;
+        double at = times[from];
         if (begins_word(t, text, word)) {
             if (last) last->end_s = at;
             out->words[out->n_words++] = (treadle_word){.start_s = at, .end_s = out->end_s};
@@ -172,21 +172,23 @@ static treadle_status join(td_transcriber *t, const int32_t *ids, const td_segme
     return status;
 }
 
-treadle_status td_transcribe_words(td_transcriber *t, const int32_t *ids, size_t n, const td_segment *segments,
-                                   size_t n_segments, size_t first_segment, double offset_s, double clip_s,
-                                   treadle_error *err) {
+treadle_status td_transcribe_words(td_transcriber *t, const td_decoded_window *w, treadle_error *err) {
     double frame_s = 0;
-    if (!n) return TREADLE_OK;
-    int64_t *frames = td_alloc_zero(n, sizeof *frames);
-    if (!frames) return td_fail_memory(err, "times of tokens", 0);
-    treadle_status status = align(t, n, clip_s, frames, &frame_s, err);
-    size_t at = first_segment;
-    for (size_t i = 0; status == TREADLE_OK && i < n_segments && at < t->out->segments.n; i++) {
+    if (!w->n) return TREADLE_OK;
+    int64_t *frames = td_alloc_zero(w->n, sizeof *frames);
+    double *times = td_alloc_zero(w->n, sizeof *times);
+    treadle_status status =
+        frames && times ? align(t, w->n, w->clip_s, frames, &frame_s, err) : td_fail_memory(err, "times of tokens", 0);
+    for (size_t i = 0; status == TREADLE_OK && i < w->n; i++) times[i] = w->offset_s + (double)frames[i] * frame_s;
+    size_t at = w->first_segment;
+    for (size_t i = 0; status == TREADLE_OK && i < w->n_segments && at < t->out->segments.n; i++) {
         td_transcript_segment *s = &t->out->segments.items[at];
-        if (s->n_ids != segments[i].n || s->start_s != offset_s + segments[i].start_s) continue; /* it had no text */
-        status = join(t, ids, &segments[i], frames, frame_s, offset_s, s, err);
+        if (s->n_ids != w->segments[i].n || s->start_s != w->offset_s + w->segments[i].start_s)
+            continue; /* it had no text */
+        status = join(t, w->ids, times, &w->segments[i], s, err);
         at++;
     }
     td_free(frames);
+    td_free(times);
     return status;
 }

@@ -17,12 +17,12 @@ typedef struct transcribe_args {
 } transcribe_args;
 
 static const td_option transcribe_options[] = {
-    {"language", 'l', OPTION_TEXT, "NAME", "what is spoken, as en (default: as the config says, else heard)",
+    {"language", 'l', OPTION_TEXT, "NAME", "what is spoken, as en (default: as the config says, else detected)",
      offsetof(transcribe_args, language)},
     {"task", 0, OPTION_TEXT, "NAME", "transcribe (default) or translate", offsetof(transcribe_args, task)},
     {"timestamps", 0, OPTION_FLAG, NULL, "one line per segment, with its times", offsetof(transcribe_args, timestamps)},
     {"words", 0, OPTION_FLAG, NULL, "when each word was spoken; one line per word", offsetof(transcribe_args, words)},
-    {"previous-text", 0, OPTION_FLAG, NULL, "let each window hear what the one before said",
+    {"previous-text", 0, OPTION_FLAG, NULL, "let each window see the text of the one before",
      offsetof(transcribe_args, previous_text)},
     {"beams", 0, OPTION_INT, "N", "beam search with N beams (default: the model's)", offsetof(transcribe_args, beams)},
     {"max-new-tokens", 'n', OPTION_INT, "N", "at most N tokens a window", offsetof(transcribe_args, max_new_tokens)},
@@ -45,7 +45,7 @@ static void print_line(double start_s, double end_s, treadle_string text) {
     printf("] %.*s\n", (int)text.n, text.p);
 }
 
-/* Segments appear as they are heard. */
+/* Segments appear window by window. */
 static bool show(void *ctx, const treadle_segment *segment) {
     const transcribe_args *args = ctx;
 
@@ -184,7 +184,7 @@ const td_command td_command_transcribe = {
     .arguments = "DIR AUDIO...",
     .summary = "write down what is spoken in sound files",
     .help =
-        "Sound files of any length, rate and number of channels: WAV, FLAC, OGG, MP3 and more. Long recordings are heard window by window.\n"
+        "Sound files of any length, rate and number of channels: WAV, FLAC, OGG, MP3 and more. Long recordings are taken window by window.\n"
         "The model is a folder, or a Hugging Face checkpoint, which is compiled into the cache first. Example:\n"
         "  treadle transcribe whisper/ speech.mp3 --timestamps",
     .options = transcribe_options,
