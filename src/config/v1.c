@@ -95,6 +95,8 @@ static void note_what_is_left_out(td_v1 *v) {
     } rows[] = {
         {"draft", "the draft model is not used: results are the same without it"},
         {"mtp", "the head for several tokens is not used: results are the same without it"},
+        {"dflash2", "the drafter of blocks is not used: results are the same without it"},
+        {"dspark", "the drafter of blocks is not used: results are the same without it"},
         {"vad", "finding speech in a stream is the caller's part: the section is not used"},
     };
     for (size_t i = 0; i < TD_COUNT(rows); i++) {

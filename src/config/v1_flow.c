@@ -166,12 +166,18 @@ static void add_heads(td_v1 *v, const td_json *decoder) {
 static void add_window(td_v1 *v, const td_json *decoder) {
     static const char *const keys[] = {"window_size", "layers", "pad_value", "alignment", "slide_key_value_cache"};
     const td_json *window = td_json_get(decoder, "sliding_window");
-    if (td_json_int_or(window, "window_size", 0) <= 0) return;
+    int64_t size = td_json_int_or(window, "window_size", 0), context = td_json_int_or(v->model, "context_length", 0);
+    bool inputs = td_json_bool_or(window, "slide_inputs", true);
+    if (size <= 0) return;
+    if (!inputs && context > 0 && size > context) {
+        td_v1_note(v, window, "a window wider than the context hides nothing and is left out");
+        return;
+    }
     td_json *state = td_v1_object(v, td_v1_object(v, v->out, "pipeline", v->model), "state", decoder);
     td_json *ours = td_v1_object(v, td_v1_object(v, state, "kv_cache", decoder), "sliding_window", window);
     for (size_t i = 0; i < TD_COUNT(keys); i++) td_v1_copy(v, ours, keys[i], td_json_get(window, keys[i]));
     const td_json *slide = td_json_get(window, "slide_inputs");
-    td_v1_bool(v, ours, "slide_inputs", td_json_bool_or(window, "slide_inputs", true), slide ? slide : window);
+    td_v1_bool(v, ours, "slide_inputs", inputs, slide ? slide : window);
 }
 
 static void add_pair(td_v1 *v, td_str session, td_str input, td_str output, const td_json *origin) {

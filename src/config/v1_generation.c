@@ -28,6 +28,7 @@ static void add_tokens(td_v1 *v) {
         {"video_token_id", "video_token"},
         {"audio_token_id", "audio_token"},
         {"boa_token_id", "audio_start"},
+        {"audio_start_token_id", "audio_start"},
         {"vision_start_token_id", "vision_start"},
         {"bot_token_id", "tool_call_start"},
         {"eot_token_id", "tool_call_end"},

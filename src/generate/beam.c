@@ -164,17 +164,31 @@ static bool is_end(const td_generation *g, int32_t id) {
     return false;
 }
 
+/* After the last step every one of the num_beams best is closed, and nothing goes on. */
+static treadle_status close_last(search *s, size_t row, int64_t n_new, treadle_error *err) {
+    int64_t n = s->g->timelines[row].n + n_new;
+    for (size_t k = 0; k < TD_MIN(s->n_taken, s->n_beams); k++) {
+        candidate c = s->candidates[k];
+        int32_t *ids = s->ids[row * s->n_beams + c.beam];
+        ids[n] = c.id; /* room for it is always there */
+        TD_TRY(close_beam(s, row, ids, n_new + 1, c.score, is_end(s->g, c.id), err));
+    }
+    s->beams[row].done = true;
+    return TREADLE_OK;
+}
+
 /* Closes what ends and lets the best others go on. */
 static treadle_status advance_row(search *s, size_t row, int64_t n_new, treadle_error *err) {
     int64_t n = s->g->timelines[row].n + n_new; /* tokens of a beam before this step */
     size_t n_next = 0, first = row * s->n_beams;
     if (!s->n_taken)
         return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN, infinite or forbidden");
+    if (n_new + 1 >= s->limit) return close_last(s, row, n_new, err);
     for (size_t k = 0; k < s->n_taken && n_next < s->n_beams; k++) {
         candidate c = s->candidates[k];
         int32_t *ids = s->ids[first + c.beam];
         if (is_end(s->g, c.id)) {
-            ids[n] = c.id; /* room for it is always there */
+            ids[n] = c.id;
             if (k < s->n_beams) TD_TRY(close_beam(s, row, ids, n_new + 1, c.score, true, err));
             continue;
         }
@@ -232,7 +246,7 @@ static treadle_status step(search *s, int64_t n_new, bool *going, treadle_error 
         *going |= !s->beams[row].done;
     }
     swap_beams(s);
-    return *going && n_new + 1 < s->limit ? td_exec_gather(s->exec, s->from, err) : TREADLE_OK;
+    return *going ? td_exec_gather(s->exec, s->from, err) : TREADLE_OK;
 }
 
 /* --- the end */
@@ -242,13 +256,11 @@ static int by_score(const void *a, const void *b) {
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* Beams that are still open count as they are. */
-static treadle_status close_row(search *s, size_t row, int64_t n_new, treadle_error *err) {
+/* The closed sequences of a row, best first, become the timeline's. */
+static void close_row(search *s, size_t row) {
     td_generation *g = s->g;
     td_timeline *t = &g->timelines[row];
     row_beams *b = &s->beams[row];
-    for (size_t i = row * s->n_beams; !b->done && i < (row + 1) * s->n_beams; i++)
-        if (s->scores[i] > -INFINITY) TD_TRY(close_beam(s, row, s->ids[i], n_new, s->scores[i], false, err));
     qsort(b->found, b->n_found, sizeof *b->found, by_score);
     size_t wanted = TD_MIN(b->n_found, (size_t)g->options.beam.num_return_sequences);
     while (b->n_found > wanted) td_free(b->found[--b->n_found].ids);
@@ -257,7 +269,6 @@ static treadle_status close_row(search *s, size_t row, int64_t n_new, treadle_er
     t->n_sequences = b->n_found;
     b->found = NULL;
     b->n_found = 0;
-    return TREADLE_OK;
 }
 
 /* The best sequence becomes the timeline's; the caller hears of it token by token. */
@@ -348,7 +359,7 @@ treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_s
     treadle_status status = td_generation_reserve(g, s.limit, &problem);
     if (status == TREADLE_OK) status = open_search(&s, &problem);
     if (status == TREADLE_OK) status = run_search(&s, &n_new, &problem);
-    for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) status = close_row(&s, r, n_new, &problem);
+    for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) close_row(&s, r);
     for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) status = take_best(g, r, sink, ctx, &problem);
     for (size_t i = 0; s.exec && i < g->runtime->plan->n_sessions; i++) g->exec->runs[i] += s.exec->runs[i];
     free_search(&s);

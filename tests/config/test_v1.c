@@ -136,6 +136,20 @@ TEST(names_that_differ_are_declared_and_no_others) {
     done(&t);
 }
 
+TEST(windows_that_hide_nothing_are_left_out) {
+    translated t;
+    read_v1(
+        &t,
+        "{\"model\": {\"type\": \"x\", \"context_length\": 256, \"decoder\": {\"filename\": \"model.onnx\", "
+        "\"num_key_value_heads\": 2, \"head_size\": 16, \"sliding_window\": {\"window_size\": 4096, \"slide_inputs\": "
+        "false}, \"state_groups\": [], \"inputs\": {\"past_recurrent_names\": \"past.%d.recurrent\"}}}}");
+    CHECK_EQ_INT(t.messages.n_errors, 0);
+    CHECK_EQ_STR(value_at(&t, "/pipeline/state/kv_cache"), "{\"heads\":2,\"head_dim\":16}");
+    check_message(&t, "/model/decoder/sliding_window", "hides nothing");
+    CHECK_EQ_UINT(t.messages.list.n, 1);
+    done(&t);
+}
+
 TEST(stages_become_sessions_steps_and_wires) {
     translated t;
     read_v1(&t,

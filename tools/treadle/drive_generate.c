@@ -29,7 +29,8 @@ static void write_sequences(td_drive *d, const treadle_generator *g, size_t n_ro
 
 static void write_results(td_drive *d, const treadle_generator *g, size_t n_rows) {
     td_json_begin_object(&d->out);
-    if (td_json_get(td_json_get(d->request, "options"), "num_beams")) write_sequences(d, g, n_rows);
+    bool beams = td_json_get(td_json_get(d->request, "options"), "num_beams") != NULL;
+    if (beams || treadle_generator_n_sequences(g, 0) > 1) write_sequences(d, g, n_rows);
     td_json_key(&d->out, "tokens");
     td_json_begin_array(&d->out);
     for (size_t i = 0; i < n_rows; i++) td_drive_write_ids(d, treadle_generator_new_ids(g, i));
