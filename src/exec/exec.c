@@ -3,8 +3,6 @@
 
 #include "base/alloc.h"
 
-enum { PREFILL_CHUNK = 512 }; /* a prompt pass of this many tokens is where larger ones gain nothing more */
-
 /* --- making and freeing */
 
 /* Outputs that the walk over a transducer's frames looks at itself. */
@@ -43,7 +41,7 @@ static treadle_status bind_session(td_exec *e, size_t i, treadle_error *err) {
 static int64_t chunk_of(const td_plan *plan) {
     for (size_t k = 0; k < plan->n_steps; k++)
         if (plan->steps[k].when != TD_WHEN_DECODE && plan->sessions[plan->steps[k].session].fixed_tokens == 1) return 1;
-    return plan->prefill_chunk > 0 ? plan->prefill_chunk : PREFILL_CHUNK;
+    return plan->prefill_chunk > 0 ? plan->prefill_chunk : TD_PREFILL_CHUNK;
 }
 
 /* A state tensor without a dimension for rows holds one row. */
@@ -269,7 +267,8 @@ static treadle_status run_alone(td_exec *e, td_exec_row *rows, size_t r, treadle
     rows[r].prompt = prompt || missing > 1; /* the last chunk of a prompt is a prompt too */
     while (status == TREADLE_OK && missing > 0) {
         td_exec_run run = next_run(e, rows, r, missing, limit);
-        TD_TRY(td_state_slide_rows(e->state, r, 1, run.n, err));
+        status = td_state_slide_rows(e->state, r, 1, run.n, err);
+        if (status != TREADLE_OK) break;
         bool hides_logits = run.pad_after && e->plan->logits_last_only;
         if (((run.pad_before || run.pad_after) && !e->plan->window.masked) || hides_logits) {
             status = td_fail(err, TREADLE_UNSUPPORTED,

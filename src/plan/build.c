@@ -177,13 +177,16 @@ void td_plan_free(td_plan *plan) {
 }
 
 int64_t td_plan_state_bytes(const td_plan *plan, int64_t tokens) {
+    const int64_t chunk = TD_PREFILL_CHUNK;
     int64_t total = 0;
     for (size_t k = 0; k < plan->n_states; k++) {
         const td_state_tensor *s = &plan->states[k];
-        int64_t bits = td_dtype_bits(s->dtype);
+        int64_t bits = td_dtype_bits(s->dtype), columns = tokens;
+        if (s->slides && plan->sessions[s->session].config->engine == TD_ENGINE_LIGHT)
+            columns = TD_MIN(tokens, td_plan_slide_limit(plan, plan->prefill_chunk > 0 ? plan->prefill_chunk : chunk));
         for (int i = 0; i < s->shape.rank; i++) {
             bool grows = i == s->seq_axis && s->shape.dims[i] < 0;
-            int64_t d = i == s->batch_axis ? 1 : grows ? tokens : TD_MAX(s->shape.dims[i], 1);
+            int64_t d = i == s->batch_axis ? 1 : grows ? columns : TD_MAX(s->shape.dims[i], 1);
             if (TD_MUL_OVERFLOWS(bits, d, &bits)) return INT64_MAX;
         }
         if (TD_ADD_OVERFLOWS(total, bits / 8, &total)) return INT64_MAX;

@@ -271,7 +271,21 @@ bool td_plan_runs_in_decode(const td_plan *plan, int32_t session); /* in some st
 void td_plan_write_json(const td_plan *plan, td_json_writer *w);
 void td_plan_write_text(const td_plan *plan, td_buf *out);
 
-/* Bytes of state for one row of `tokens` tokens. */
+enum {
+    TD_PREFILL_CHUNK = 512, /* a prompt pass of this many tokens is where larger ones gain nothing more */
+    /* Attention takes keys in parts that begin at multiples of this: with so many more columns it adds the same numbers
+     * in the same order, whatever was dropped. */
+    TD_SLIDE_MORE = 256,
+};
+
+/* Of caches that slide: columns that stay when others are dropped, and with how many that happens. chunk: tokens of most
+ * runs. With room for a quarter more, or a chunk, a token moves O(1) columns on average. */
+static inline int64_t td_plan_slide_keep(const td_plan *plan) { return plan->slide_window + TD_SLIDE_MORE; }
+static inline int64_t td_plan_slide_limit(const td_plan *plan, int64_t chunk) {
+    return td_plan_slide_keep(plan) + TD_MAX(chunk, td_plan_slide_keep(plan) / 4);
+}
+
+/* Bytes of state for one row of `tokens` tokens, where caches that may slide do. */
 int64_t td_plan_state_bytes(const td_plan *plan, int64_t tokens);
 
 #endif

@@ -7,17 +7,11 @@
  * Invariant: of each row the last `slide_keep` columns are there, or all of them. */
 #include "state/state.h"
 
-#include "base/alloc.h"
-
-/* Attention takes keys in parts that begin at multiples of this: with so many more columns it adds the same numbers in
- * the same order, whatever was dropped. */
-enum { WHOLE_PARTS = 256 };
-
 void td_state_slide(td_state *state, size_t k, int64_t chunk) {
     state->slides[k] = true;
     state->slid_capacity = state->capacity;
-    state->slide_keep = state->plan->slide_window + WHOLE_PARTS;
-    state->slide_limit = state->slide_keep + TD_MAX(chunk, state->slide_keep / 4);
+    state->slide_keep = td_plan_slide_keep(state->plan);
+    state->slide_limit = td_plan_slide_limit(state->plan, chunk);
 }
 
 bool td_state_reaches(const td_state *state, size_t row, int64_t length) {

@@ -127,6 +127,66 @@ TEST(past_and_present_are_one_memory) {
     td_state_free(s);
 }
 
+/* --- caches that slide */
+
+/* A run of n tokens for some rows, as an op makes it: row r's new columns go behind the P that it sees, or behind its own where it
+ * has no more. Column c of row r holds 1000 r + c. */
+static void slide_run(td_state *s, size_t first_row, size_t n_rows, int64_t n) {
+    td_tensor past, present;
+    treadle_error err = {0};
+    CHECK_OK(td_state_slide_rows(s, first_row, n_rows, n, &err), &err);
+    td_state_past(s, 0, first_row, n_rows, 0, 0, &past);
+    td_state_present(s, 0, first_row, n_rows, 0, &present);
+    CHECK(past.data == present.data && past.shape.dims[2] + n <= present.shape.dims[2]);
+    for (size_t r = 0; r < n_rows; r++) {
+        td_state_row *row = &s->rows[first_row + r];
+        int64_t gone = TD_MAX(row->length - past.shape.dims[2], (int64_t)0);
+        for (int64_t h = 0; h < 2; h++) {
+            float *head = (float *)present.data + (int64_t)r * present.strides[0] + h * present.strides[1];
+            for (int64_t c = row->length; c < row->length + n; c++)
+                for (int i = 0; i < 4; i++) head[(c - gone) * 4 + i] = (float)(1000 * (first_row + r)) + (float)c;
+            /* what a window of 8 of the first new token looks back at */
+            for (int64_t c = TD_MAX(row->length - 7, (int64_t)0); c < row->length + n; c++)
+                for (int i = 0; i < 4; i++)
+                    CHECK_NEAR(head[(c - gone) * 4 + i], (float)(1000 * (first_row + r)) + (float)c, 0);
+        }
+        row->length += n;
+    }
+}
+
+TEST(rows_that_slide_keep_what_their_windows_reach) {
+    td_plan plan = plan_of(1);
+    td_state *s = NULL, *fork = NULL;
+    treadle_error err = {0};
+    plan.slide_window = 8;
+    CHECK_OK(td_state_new(&plan, ROWS, &s, &err), &err);
+    td_state_slide(s, 0, 64);
+    int64_t limit = td_plan_slide_limit(&plan, 64);
+    CHECK_OK(td_state_reserve(s, 900, &err), &err);
+    slide_run(s, 0, 1, 3); /* rows of unequal length, then together */
+    for (int i = 0; i < 9; i++) slide_run(s, 1, 1, 64);
+    slide_run(s, 2, 1, 40);
+    for (int i = 0; i < 700; i++) slide_run(s, 0, ROWS, 1);
+    CHECK_EQ_INT(s->tensors[0].shape.dims[2], limit);
+    CHECK_EQ_INT(s->rows[1].length, 9 * 64 + 700);
+    CHECK(s->rows[1].dropped > 900 && s->rows[0].dropped > 0);
+    CHECK(td_state_reaches(s, 1, s->rows[1].length - 100) && !td_state_reaches(s, 1, 500));
+    CHECK_OK(td_state_clone(s, &fork, &err), &err);
+    slide_run(s, 0, ROWS, 500); /* more than the room: for this time */
+    CHECK(s->tensors[0].shape.dims[2] > limit);
+    slide_run(s, 2, 1, 1);
+    CHECK_EQ_INT(s->tensors[0].shape.dims[2], limit);
+    slide_run(s, 0, ROWS, 5);
+    td_state_truncate(fork, 1, fork->rows[1].length - 20);
+    for (int i = 0; i < 100; i++) slide_run(fork, 0, ROWS, 1);
+    td_state_truncate(fork, 2, 0);
+    CHECK_EQ_INT(fork->rows[2].dropped, 0);
+    slide_run(fork, 2, 1, 10);
+    slide_run(fork, 0, ROWS, 30);
+    td_state_free(s);
+    td_state_free(fork);
+}
+
 static td_tensor made(int64_t columns, float value) { /* [1, 2, columns, 4] in a buffer of its own */
     td_tensor t;
     td_buffer *buffer = td_buffer_new((size_t)columns * 8 * sizeof(float));
