@@ -229,7 +229,11 @@ static treadle_status check_placeholders(const td_exec *e, const td_exec_run *ru
         const char *word = td_modality_words[step->modality];
         bool ran = e->ran[step->session] == e->run_number;
         int64_t n = 0, features = ran ? count_features(e, step->session) : 0;
-        for (int64_t i = first; token >= 0 && i < TD_MIN(row->n_ids, first + run->n); i++) n += row->ids[i] == token;
+        if (e->plan->source_prompt)
+            for (int64_t i = 0; token >= 0 && i < row->n_source; i++) n += row->source[i] == token;
+        else
+            for (int64_t i = first; token >= 0 && i < TD_MIN(row->n_ids, first + run->n); i++)
+                n += row->ids[i] == token;
         if (token < 0 || features < 0 || n == features) continue;
         if (!ran)
             return td_fail(err, TREADLE_INVALID_ARGUMENT,

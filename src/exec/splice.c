@@ -33,10 +33,13 @@ static treadle_status check(const td_exec *e, const td_plan_splice *s, const td_
 
 static void put(const td_exec *e, const td_exec_run *run, int32_t token, const td_tensor *features, td_tensor *out) {
     const td_exec_row *row = &run->rows[run->first_row];
-    int64_t first = td_exec_length(e, run->first_row), width = width_of(out), n = rows_of(features), next = 0;
+    const int32_t *ids = run->source ? row->source : row->ids;
+    int64_t n_ids = run->source ? row->n_source : row->n_ids;
+    int64_t first = run->source ? 0 : td_exec_length(e, run->first_row), width = width_of(out), n = rows_of(features),
+            next = 0;
     size_t bytes = (size_t)td_dtype_bits(out->dtype) / 8 * (size_t)width;
-    for (int64_t i = 0; i < rows_of(out) - run->pad_before && first + i < row->n_ids && next < n; i++) {
-        if (row->ids[first + i] != token) continue;
+    for (int64_t i = 0; i < rows_of(out) - run->pad_before && first + i < n_ids && next < n; i++) {
+        if (ids[first + i] != token) continue;
         int64_t at = run->pad_before + i;
         if (features->dtype == out->dtype)
             memcpy((char *)out->data + (size_t)at * bytes, (const char *)features->data + (size_t)next * bytes, bytes);

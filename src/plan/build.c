@@ -136,18 +136,36 @@ static void run_stages(td_plan_build_ctx *b) {
                     "the model cannot generate, only run on tensors: %s", plan->cannot_run);
 }
 
+/* The embeddings of a source are made by a session of their own, of the file that makes those of the decoder's ids. */
+static void add_source_embedding(td_plan_build_ctx *b) {
+    td_plan *plan = b->plan;
+    int32_t embedding;
+    if (!td_plan_find_source_encoder(b, &embedding)) return;
+    const td_plan_session *other = &plan->sessions[embedding];
+    const char *name = td_arena_printf(&plan->arena, "%.*s_source", TD_STR_ARGS(other->name));
+    open_session(b, other->config, (int32_t)plan->n_sessions++);
+    if (!name) b->out_of_memory = true;
+    if (b->out_of_memory) return;
+    td_plan_session *s = &plan->sessions[plan->n_sessions - 1];
+    s->name = td_str_from(name);
+    s->c_name = name;
+    td_plan_note(b, b->source_encoder, "%s is a second session of the file of %.*s: \"%.*s\" takes embeddings as well",
+                 name, TD_STR_ARGS(other->name), TD_STR_ARGS(plan->sessions[b->source_encoder].name));
+}
+
 static void build(td_plan_build_ctx *b) {
-    size_t n = b->config->n_sessions;
-    b->plan->sessions = TD_ARENA_ARRAY(&b->plan->arena, td_plan_session, n);
-    b->uses = TD_ARENA_ARRAY(b->scratch, td_uses, n);
-    b->ins = TD_ARENA_ARRAY(b->scratch, td_name_parts *, n);
-    b->outs = TD_ARENA_ARRAY(b->scratch, td_name_parts *, n);
+    size_t n = b->config->n_sessions, room = n + 1; /* one may be opened twice */
+    b->plan->sessions = TD_ARENA_ARRAY(&b->plan->arena, td_plan_session, room);
+    b->uses = TD_ARENA_ARRAY(b->scratch, td_uses, room);
+    b->ins = TD_ARENA_ARRAY(b->scratch, td_name_parts *, room);
+    b->outs = TD_ARENA_ARRAY(b->scratch, td_name_parts *, room);
     b->out_of_memory = !b->plan->sessions || !b->uses || !b->ins || !b->outs;
     for (size_t i = 0; i < n && !b->out_of_memory; i++) {
         b->plan->n_sessions++;
         open_session(b, &b->config->sessions[i], (int32_t)i);
     }
     if (!b->out_of_memory) td_plan_drop_editions(b);
+    if (!b->out_of_memory) add_source_embedding(b);
     if (!b->out_of_memory) run_stages(b);
 }
 

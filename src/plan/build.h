@@ -62,6 +62,7 @@ typedef struct td_plan_build_ctx {
     td_name_parts **ins, **outs; /* [n_sessions][n_inputs], [n_sessions][n_outputs]: of the names in wires */
     /* tensors in, tensors out: no tokens are generated, no vectors pooled; the caller gives every input */
     bool generic;
+    int32_t source_encoder, source_embedding; /* source.c; -1: none */
     bool *follows;                  /* [n_sessions]: a wire brings it what a session made of tokens; set by feed.c */
     size_t max_wires, max_requests; /* what the plan has room for */
     bool out_of_memory;
@@ -194,6 +195,11 @@ const char *td_plan_port_names(td_arena *arena, const td_light_port *ports, size
 void td_plan_note(td_plan_build_ctx *b, int32_t session, const char *format, ...) TD_PRINTF(3, 4);
 
 bool td_plan_says_decode(td_str name); /* classify.c: the name of a graph for later tokens */
+
+/* source.c: an encoder and a decoder that share a graph of embeddings. true: *out_embedding is to be opened once more,
+ * as the session after the last one, for the encoder alone. */
+bool td_plan_find_source_encoder(td_plan_build_ctx *b, int32_t *out_embedding);
+void td_plan_wire_source(td_plan_build_ctx *b); /* from that encoder to its decoders */
 
 /* editions.c: a graph's other editions, and the parts of a whole, are no sessions */
 void td_plan_drop_editions(td_plan_build_ctx *b);

@@ -41,6 +41,11 @@ static bool is_open(const td_plan_session *s, size_t i) {
 
 static void add_edge(finding *f, td_plan_end from, td_plan_end to, bool cross) {
     edge e = {from, to, cross};
+    if (f->b->source_encoder >= 0) { /* one session embeds for the encoder, the other for the rest */
+        bool for_source = to.session == f->b->source_encoder;
+        td_role role = td_plan_role(&f->b->plan->sessions[to.session], (size_t)to.port);
+        if (role == TD_ROLE_INPUTS_EMBEDS && for_source != (from.session == f->b->source_embedding)) return;
+    }
     if (from.session != to.session && !td_vec_push(&f->edges, e)) f->b->out_of_memory = true;
 }
 
@@ -191,8 +196,9 @@ static void find_staged_decoder(finding *f) {
 static void classify(finding *f) {
     const td_plan *plan = f->b->plan;
     int32_t n = (int32_t)plan->n_sessions;
+    if (f->b->source_encoder >= 0) f->kinds[f->b->source_encoder] = f->kinds[f->b->source_embedding] = KIND_ENCODER;
     for (int32_t s = 0; s < n; s++)
-        if (is_decoder(plan, s)) f->kinds[s] = KIND_DECODER, f->any_decoder = true;
+        if (f->kinds[s] == KIND_STAGE && is_decoder(plan, s)) f->kinds[s] = KIND_DECODER, f->any_decoder = true;
     if (!f->any_decoder && !plan->transducer.present) find_staged_decoder(f);
     for (int32_t s = 0; s < n; s++)
         if (f->kinds[s] == KIND_STAGE && is_embedding(f, s)) f->kinds[s] = KIND_EMBEDDING;

@@ -360,6 +360,7 @@ void td_plan_find_wires(td_plan_build_ctx *b) {
     size_t n = 0;
     for (size_t k = 0; k < plan->n_steps; k++)
         if (td_plan_first_step(plan, plan->steps[k].session) == (int32_t)k) order[n++] = plan->steps[k].session;
+    td_plan_wire_source(b);
     for (size_t k = 0; k < n; k++) {
         feed_by_name(b, order[k], false);
         feed_roles(b, order[k]);

@@ -29,11 +29,11 @@ static int32_t find_features(const td_plan *plan, int32_t session, const td_ligh
     return named >= 0 ? named : first;
 }
 
-/* The input of a decoder's embeddings that a session makes of ids; -1: it has none. */
+/* The input of embeddings that a session makes of the prompt's ids; -1: it has none. */
 static int32_t find_embeddings(const td_plan *plan, int32_t session) {
     const td_plan_session *s = &plan->sessions[session];
     int32_t input = td_plan_input_of_role(s, TD_ROLE_INPUTS_EMBEDS);
-    if (input < 0 || s->takes_source || s->feeds[input].kind != TD_FEED_WIRE) return -1;
+    if (input < 0 || s->takes_source != plan->source_prompt || s->feeds[input].kind != TD_FEED_WIRE) return -1;
     const td_plan_session *from = &plan->sessions[plan->wires[s->feeds[input].index].from_session];
     int rank = s->signature->inputs[input].shape.rank;
     return td_plan_input_of_role(from, TD_ROLE_INPUT_IDS) >= 0 && rank >= 2 ? input : -1;

@@ -1,5 +1,6 @@
 """Folders without a config whose embeddings and features no graph joins (embed_tokens, vision_encoder, audio_encoder, decoder): features
-take the places of placeholders' embeddings, ids of placeholders from config.json. NumPy says what each prompt gives."""
+take the places of placeholders' embeddings, ids of placeholders from config.json; also where an encoder takes the embeddings, and its
+decoder's come from the same graph. NumPy says what each prompt gives."""
 import json
 import os
 
@@ -14,6 +15,7 @@ VOCAB, D, RAW, PATCHES, IMAGE, AUDIO = 31, 6, 4, 3, 29, 30
 rng = np.random.default_rng(41)
 normal = lambda *shape: rng.standard_normal(shape).astype(np.float32)
 TABLE, SEE, HEAR, HEAD = normal(VOCAB, D), normal(RAW, D), normal(RAW, D), normal(D, VOCAB)
+MIX, START = normal(D, D), 1
 node, info = helper.make_node, helper.make_tensor_value_info
 const = lambda name, value: numpy_helper.from_array(np.asarray(value), name)
 
@@ -23,8 +25,8 @@ def save(folder, name, nodes, inputs, outputs, constants):
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8), os.path.join(folder, name + ".onnx"))
 
 
-def write(folder, tokens, half=False):
-    """half: features are float16, embeddings float32."""
+def write(folder, tokens, half=False, encoder=False):
+    """half: features are float16, embeddings float32. encoder: an encoder takes the prompt, a decoder goes on from START."""
     save(folder, "embed_tokens", [node("Gather", ["table", "input_ids"], ["inputs_embeds"])],
          [info("input_ids", T.INT64, ["batch", "seq"])], [info("inputs_embeds", T.FLOAT, ["batch", "seq", D])], [const("table", TABLE)])
     kind = T.FLOAT16 if half else T.FLOAT
@@ -32,13 +34,22 @@ def write(folder, tokens, half=False):
                                              ("audio_encoder", "input_features", "audio_features", ["batch", "frames"], HEAR)):
         save(folder, name, [node("MatMul", [given, "w"], ["made"]), node("Cast", ["made"], [made], to=kind)],
              [info(given, T.FLOAT, shape + [RAW])], [info(made, kind, shape + [D])], [const("w", weight)])
+    more = []
+    if encoder:
+        save(folder, "encoder_model", [node("MatMul", ["inputs_embeds", "w"], ["last_hidden_state"])],
+             [info("inputs_embeds", T.FLOAT, ["batch", "enc", D]), info("attention_mask", T.INT64, ["batch", "enc"])],
+             [info("last_hidden_state", T.FLOAT, ["batch", "enc", D])], [const("w", MIX)])
+        more = [info("encoder_hidden_states", T.FLOAT, ["batch", "enc", D]), info("encoder_attention_mask", T.INT64, ["batch", "enc"])]
     save(folder, "decoder_model_merged",
          [node("Unsqueeze", ["inputs_embeds", "axis1"], ["keys"]),
           node("Concat", ["past_key_values.0.key", "keys"], ["present.0.key"], axis=2), node("CumSum", ["present.0.key", "two"], ["sums"]),
           node("Shape", ["inputs_embeds"], ["shape"]), node("Gather", ["shape", "axis1"], ["n"]), node("Neg", ["n"], ["from"]),
-          node("Slice", ["sums", "from", "far", "axis2"], ["new"]), node("Squeeze", ["new", "axis1"], ["mine"]),
+          node("Slice", ["sums", "from", "far", "axis2"], ["new"]), node("Squeeze", ["new", "axis1"], ["sum" if encoder else "mine"]),
+          *[node("Cast", ["encoder_attention_mask"], ["shown"], to=T.FLOAT), node("Unsqueeze", ["shown", "axis2"], ["column"]),
+            node("Mul", ["encoder_hidden_states", "column"], ["seen"]), node("ReduceSum", ["seen", "axis1"], ["whole"], keepdims=1),
+            node("Add", ["sum", "whole"], ["mine"])][:5 * encoder],
           node("Tanh", ["mine"], ["bounded"]), node("MatMul", ["bounded", "head"], ["logits"])],
-         [info("inputs_embeds", T.FLOAT, ["batch", "seq", D]), info("past_key_values.0.key", T.FLOAT, ["batch", 1, "past", D])],
+         [info("inputs_embeds", T.FLOAT, ["batch", "seq", D]), info("past_key_values.0.key", T.FLOAT, ["batch", 1, "past", D])] + more,
          [info("logits", T.FLOAT, ["batch", "seq", VOCAB]), info("present.0.key", T.FLOAT, ["batch", 1, "total", D])],
          [const("axis1", np.int64([1])), const("axis2", np.int64([2])), const("two", np.int64(2)), const("far", np.int64([2**40])),
           const("head", HEAD)])
@@ -110,6 +121,33 @@ def test_rows_and_appends():
             made = greedy(embeddings(first, images[:1]), 2)
             testing.equal(got["steps"][1]["tokens"], made)
             testing.equal(got["steps"][3]["tokens"], greedy(embeddings(first + made + second, images[:2]), 3), "an image in a later append")
+
+
+def test_encoder():
+    with testing.temp_dir() as temp:
+        write(temp, {"image_token_id": IMAGE, "decoder_start_token_id": START}, encoder=True)
+        pixels = os.path.join(temp, "pixels.npy")
+
+        def wanted(prompt, images):
+            whole = (embeddings(prompt, images) @ MIX).sum(0)
+            return greedy([TABLE[START] + whole], 6)
+
+        with drive.Drive(temp, "--quiet") as d:
+            for prompts, seen in (([[3, 4, 5]], [0]), ([[3, 4, 5], [6], [7, 8, 9, 10]], [0, 0, 0]), ([picture() + [3, 4]], [1]),
+                                  ([[5] + picture(), [6, 7, 8], picture() + [2] + picture()], [1, 0, 2])):
+                images = normal(sum(seen), PATCHES, RAW)
+                np.save(pixels, images)
+                got = d.ask(op="generate", prompts=prompts, tensors={"pixel_values": pixels} if sum(seen) else {},
+                            options={"max_new_tokens": 6})
+                at = np.cumsum([0] + seen)
+                testing.equal(got["tokens"], [wanted(p, images[at[i]:at[i + 1]]) for i, p in enumerate(prompts)], prompts)
+            refused(d, ["4 image placeholders", "3 features"], prompts=[picture() + [IMAGE]],
+                    tensors={"pixel_values": save_one(pixels)})
+
+
+def save_one(path):
+    np.save(path, normal(1, PATCHES, RAW))
+    return path
 
 
 def refused(d, wanted, **request):
