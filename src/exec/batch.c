@@ -56,7 +56,8 @@ static bool shares_steps(const td_exec *e) {
     return true;
 }
 
-/* Tokens that each live row has to go; 0: they differ, or the rows are not to share a run. *prompt: some are a prompt's. */
+/* Tokens that each live row has to go; 0: they differ, or the rows are not to share a run.
+ * *prompt: some are a prompt's. */
 static int64_t missing_together(const td_exec *e, const td_exec_row *rows, bool *prompt) {
     int64_t missing = 0, most = td_exec_tokens_together(e);
     size_t n_live = 0, n_prompt = 0, n_empty = 0;

@@ -3,8 +3,8 @@
  * A td_runtime is the opened sessions of a model, shared and immutable. A td_exec is one generator's side: a context
  * per session, the state, the buffers of the roles (ids, mask, positions ...), and the values that outlive a step
  * (outputs of once steps, held wires, cross caches). td_exec_forward brings every row up to date with its timeline:
- * rows with unequally many new tokens run alone over their part of the caches, so nothing is ever padded; rows with
- * one new token each, or a short prompt of one length, run together where the plan allows it. Long prompts go in chunks.
+ * rows with unequally many new tokens run alone over their part of the caches, so nothing is ever padded; rows with one
+ * new token each, or a short prompt of one length, run together where the plan allows it. Long prompts go in chunks.
  * Invariant: nothing is allocated when the buffers are large enough (td_exec_reserve), and no name is looked up. */
 #ifndef TD_EXEC_EXEC_H
 #define TD_EXEC_EXEC_H

@@ -1,6 +1,7 @@
 /* light/alias.c - which input of a run, if any, lies in the memory of a bound output: caches that grow in place.
  *
- * The spans of the inputs are kept sorted by address from run to run, so thousands of caches cost a search each, not a scan. */
+ * The spans of the inputs are kept sorted by address from run to run, so thousands of caches
+ * cost a search each, not a scan. */
 #include "light/session.h"
 
 #include <stdlib.h>

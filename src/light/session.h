@@ -188,7 +188,8 @@ void td_run_release_value(td_light_ctx *ctx, int32_t id); /* block, buffer, sequ
 void *td_run_scratch_in(td_light_ctx *ctx, td_step *step, size_t bytes);
 void td_run_scratch_end(td_light_ctx *ctx, td_step *step);
 
-/* alias.c: once the extents of a run's inputs are known; then, for each bound output, the input in whose memory it lies. */
+/* alias.c: once the extents of a run's inputs are known; then, for each bound output, the
+ * input in whose memory it lies. */
 void td_alias_begin(td_light_ctx *ctx);
 int32_t td_alias_find(const td_light_ctx *ctx, const td_value *inputs, const td_tensor *to, td_extent own);
 bool td_same_strides(const td_tensor *a, const td_tensor *b); /* type, rank and strides */

@@ -1,9 +1,9 @@
 /* plan/classify.c - a flow found from the sessions' signatures, where the config declares none.
  *
  * What feeds what follows from equal names; what a session is follows from what it takes (ids, embeddings, a
- * medium, caches) and what it gives (logits, embeddings, features). Then: encoders run once, media at the prompt,
- * the rest at every step; of two graphs that hold one cache, the one with the single token runs after the prompt.
- * Order: what feeds comes first. */
+ * modality, caches) and what it gives (logits, embeddings, features). Then: encoders run once, modalities at the
+ * prompt, the rest at every step; of two graphs that hold one cache, the one with the single token runs after the
+ * prompt. Order: what feeds comes first. */
 #include "plan/build.h"
 
 typedef enum kind {
@@ -11,7 +11,7 @@ typedef enum kind {
     KIND_DECODER,   /* takes tokens and gives logits, or holds caches */
     KIND_EMBEDDING, /* ids to embeddings */
     KIND_ENCODER,   /* runs once, for a decoder that takes ids of its own */
-    KIND_MEDIUM,    /* makes features of an image or audio */
+    KIND_MODALITY,  /* makes features of an image or audio */
     KIND_LEFT_OUT,  /* nothing connects it */
 } kind;
 
@@ -112,7 +112,7 @@ static bool has_caches(const td_plan *plan, int32_t session, bool recurrent_too)
     return false;
 }
 
-static bool takes_medium(const td_plan_session *s) {
+static bool takes_modality(const td_plan_session *s) {
     if (!s->takes_tokens && td_plan_metadata_modality(s->signature) >= 0) return true;
     for (size_t i = 0; i < s->signature->n_inputs; i++)
         if (td_plan_input_modality(s, i) != TD_MODALITY_NONE) return true;
@@ -144,9 +144,9 @@ static bool is_embedding(const finding *f, int32_t session) {
 /* Feeds the attention over the source of a decoder that has ids of its own. */
 static bool is_encoder(const finding *f, int32_t session) {
     const td_plan *plan = f->b->plan;
-    bool medium = takes_medium(&plan->sessions[session]), feeds = false, decoder_ids = false, has_embedding = false;
+    bool modality = takes_modality(&plan->sessions[session]), feeds = false, decoder_ids = false, has_embedding = false;
     if (takes_ids(&plan->sessions[session])) return true;
-    if (!medium) return false;
+    if (!modality) return false;
     for (size_t i = 0; i < f->edges.n; i++) {
         const edge *e = &f->edges.items[i];
         if (e->from.session != session) continue;
@@ -164,7 +164,8 @@ static bool is_encoder(const finding *f, int32_t session) {
     return !feeds && decoder_ids && !has_embedding;
 }
 
-/* Whether what this session takes goes back to a session that takes ids. reached [n_sessions]: those that it goes back to. */
+/* Whether what this session takes goes back to a session that takes ids. reached [n_sessions]:
+ * those that it goes back to. */
 static bool comes_from_ids(const finding *f, int32_t session, bool *reached) {
     bool found = false, more = true;
     reached[session] = true;
@@ -210,7 +211,7 @@ static void classify(finding *f) {
         for (size_t i = 0; i < f->edges.n; i++)
             connected |= f->edges.items[i].from.session == s || f->edges.items[i].to.session == s;
         if (is_encoder(f, s)) f->kinds[s] = KIND_ENCODER;
-        else if (takes_medium(&plan->sessions[s])) f->kinds[s] = KIND_MEDIUM;
+        else if (takes_modality(&plan->sessions[s])) f->kinds[s] = KIND_MODALITY;
         else if (!connected) f->kinds[s] = KIND_LEFT_OUT;
     }
 }
@@ -280,7 +281,7 @@ static bool find_alternatives(finding *f) {
     for (int32_t x = 0; x < (int32_t)plan->n_sessions; x++)
         for (int32_t y = x + 1; y < (int32_t)plan->n_sessions; y++) {
             kind kx = f->kinds[x], ky = f->kinds[y];
-            if (kx != ky || kx == KIND_ENCODER || kx == KIND_MEDIUM || kx == KIND_LEFT_OUT) continue;
+            if (kx != ky || kx == KIND_ENCODER || kx == KIND_MODALITY || kx == KIND_LEFT_OUT) continue;
             bool one = kx == KIND_DECODER && (hold_one_cache(b, x, y) || hold_one_cache(b, y, x));
             if (!one && !(same_inputs(plan, x, y) && is_single(plan, x, y) != is_single(plan, y, x))) continue;
             if (tell_apart(f, x, y)) continue;
@@ -303,7 +304,7 @@ static td_when when_of(const finding *f, int32_t session) {
     bool fed = false, once = true, prompt = true;
     switch (f->kinds[session]) {
     case KIND_ENCODER: return TD_WHEN_ONCE;
-    case KIND_MEDIUM:
+    case KIND_MODALITY:
         for (size_t i = 0; i < f->edges.n; i++)
             if (f->edges.items[i].to.session == session && f->whens[f->edges.items[i].from.session] == TD_WHEN_ONCE)
                 return TD_WHEN_ONCE;
@@ -311,7 +312,7 @@ static td_when when_of(const finding *f, int32_t session) {
     case KIND_DECODER: break;
     case KIND_EMBEDDING:
         for (size_t i = 0; i < f->edges.n; i++)
-            if (f->edges.items[i].to.session == session && f->kinds[f->edges.items[i].from.session] == KIND_MEDIUM)
+            if (f->edges.items[i].to.session == session && f->kinds[f->edges.items[i].from.session] == KIND_MODALITY)
                 fed = true;
         if (fed && !f->alternative[session]) return TD_WHEN_PROMPT; /* and promoted if the decoder follows it */
         break;
@@ -339,7 +340,7 @@ static td_when when_of(const finding *f, int32_t session) {
 static int rank_of(const finding *f, int32_t session) {
     switch (f->kinds[session]) {
     case KIND_ENCODER:
-    case KIND_MEDIUM: return 0;
+    case KIND_MODALITY: return 0;
     case KIND_EMBEDDING: return 1;
     case KIND_DECODER: return 2 + (f->alternative[session] == 2);
     default: return f->b->plan->sessions[session].logits >= 0 ? 5 : 4;

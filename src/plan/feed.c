@@ -1,6 +1,6 @@
 /* plan/feed.c - what feeds the inputs that no declared wire does: roles, equal names of earlier steps, the caller's
- * tensors, equal stems, the only one that fits; zero rows for a medium that the folder lacks; anything else is an error
- * that names the candidates. Source: the contract of the config, section 3. */
+ * tensors, equal stems, the only one that fits; zero rows for a modality that the folder lacks; anything else is an
+ * error that names the candidates. Source: the contract of the config, section 3. */
 #include "plan/build.h"
 
 static bool is_open(const td_plan_session *s, size_t i) {
@@ -206,17 +206,17 @@ static bool is_expected_output(const td_config *c, td_str name) {
     return false;
 }
 
-/* The names under which media come: from preprocessing in any session, and by what they speak of. */
+/* The names under which modalities come: from preprocessing in any session, and by what they speak of. */
 static void feed_requests(td_plan_build_ctx *b, int32_t session, bool all) {
     td_plan_session *s = &b->plan->sessions[session];
     bool tokens = s->takes_tokens || b->follows[session];
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         if (!is_open(s, i)) continue;
         td_str name = td_plan_wire_name(s, true, i);
-        bool medium = td_name_modality(name) != TD_MODALITY_NONE && (!tokens || !td_name_is_features(name));
+        bool modality = td_name_modality(name) != TD_MODALITY_NONE && (!tokens || !td_name_is_features(name));
         bool expected =
             is_expected_output(b->config, name) || is_expected_output(b->config, s->signature->inputs[i].name);
-        if (!all && !medium && !expected) continue;
+        if (!all && !modality && !expected) continue;
         if (all && tokens && s->feeds[i].index == TD_FEED_FREE) continue; /* left out */
         int32_t request = request_for(b, session, i, s->feeds[i].index == TD_FEED_FREE);
         if (request < 0) return;
@@ -224,9 +224,9 @@ static void feed_requests(td_plan_build_ctx *b, int32_t session, bool all) {
     }
 }
 
-/* --- a medium that the folder lacks */
+/* --- a modality that the folder lacks */
 
-/* Some step makes features of this medium, whether they are wired or not. */
+/* Some step makes features of this modality, whether they are wired or not. */
 static bool is_made_by_some(const td_plan *plan, td_modality modality) {
     for (size_t k = 0; k < plan->n_steps; k++) {
         const td_plan_session *s = &plan->sessions[plan->steps[k].session];
@@ -236,8 +236,8 @@ static bool is_made_by_some(const td_plan *plan, td_modality modality) {
     return false;
 }
 
-/* Features of one medium get no rows where the session has those of another one and nothing
- * in the flow takes the medium. */
+/* Features of one modality get no rows where the session has those of another one and nothing
+ * in the flow takes the modality. */
 static void feed_zero_rows(td_plan_build_ctx *b, int32_t session) {
     td_plan_session *s = &b->plan->sessions[session];
     bool other = false;
@@ -323,8 +323,9 @@ static bool generates(const td_plan *plan) {
     return any;
 }
 
-/* An encoder of a medium that takes a mask: the attention over what it made takes that same mask, as transformers hands
- * it on, where the mask's columns are the encoder's own, by their symbol, be there as many of what it made or fewer. */
+/* An encoder of a modality that takes a mask: the attention over what it made takes that same mask, as
+ * transformers hands it on, where the mask's columns are the encoder's own, by their symbol, be there as
+ * many of what it made or fewer. */
 static void find_source_mask(td_plan_build_ctx *b, int32_t session) {
     td_plan *plan = b->plan;
     td_plan_session *s = &plan->sessions[session];

@@ -1,13 +1,13 @@
-/* plan/loop.c - per_image loops, and the medium that a step needs.
+/* plan/loop.c - per_image loops, and the modality that a step needs.
  *
  * A declared loop is taken as it is. Where the config itself declares no flow, a session of images loops if the number
  * of images does not show in what it makes: then it can only have made the features of one. What an input gets in the
  * run of image i is settled here. */
 #include "plan/build.h"
 
-/* --- media */
+/* --- modalities */
 
-/* Of a prompt step without a declared medium: what its request tensors speak of. Video counts
+/* Of a prompt step without a declared modality: what its request tensors speak of. Video counts
  * only if nothing else is taken. */
 static int32_t request_modality(const td_plan_session *s) {
     int32_t found = -1;
@@ -18,7 +18,7 @@ static int32_t request_modality(const td_plan_session *s) {
     return found;
 }
 
-/* Of a step that only goes on with what steps of one medium made: that medium. */
+/* Of a step that only goes on with what steps of one modality made: that modality. */
 static int32_t source_modality(const td_plan *plan, const td_plan_step *step) {
     const td_plan_session *s = &plan->sessions[step->session];
     int32_t found = -1;
@@ -85,7 +85,7 @@ static bool set_slices(td_plan_build_ctx *b, td_plan_step *step, int32_t grid, b
     return true;
 }
 
-/* The first input that the caller or a wire feeds; the medium itself, numbers, before its grids, sizes and masks. */
+/* The first input that the caller or a wire feeds; the modality itself, numbers, before its grids, sizes and masks. */
 static int32_t default_loop_input(const td_plan_session *s) {
     for (int floats = 1; floats >= 0; floats--)
         for (size_t i = 0; i < s->signature->n_inputs; i++) {

@@ -1,4 +1,4 @@
-/* plan/names.c - what the names of inputs and outputs say: state, layer, key or value, cross attention, medium.
+/* plan/names.c - what the names of inputs and outputs say: state, layer, key or value, cross attention, modality.
  *
  * Source: the contract of the config, section 4 "Names". */
 #include "plan/build.h"

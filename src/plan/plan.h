@@ -80,7 +80,7 @@ typedef struct td_plan_wire {
     const td_config_wire *config; /* NULL: found */
 } td_plan_wire;
 
-/* Features of a medium that take the places of its placeholders' embeddings, in their order. */
+/* Features of a modality that take the places of its placeholders' embeddings, in their order. */
 typedef struct td_plan_splice {
     int32_t session, input;            /* takes embeddings */
     int32_t from_session, from_output; /* makes features, in a prompt */
@@ -139,7 +139,7 @@ typedef struct td_plan_step {
     int32_t modality;           /* td_modality without which it is skipped; -1: none known */
     const int32_t *release;     /* sessions whose weights may go once it has run */
     size_t n_release;
-    bool held;        /* what it makes of a medium is kept, since later tokens run the whole timeline again */
+    bool held;        /* what it makes of a modality is kept, since later tokens run the whole timeline again */
     bool only_logits; /* all that it makes serves logits alone: not needed where no logits are wanted */
 } td_plan_step;
 

@@ -1,6 +1,6 @@
 /* plan/splice.c - features that no graph takes: they stand for the embeddings of the placeholders in a prompt.
  *
- * Where one graph makes embeddings of ids, another one features of a medium, and the decoder takes embeddings
+ * Where one graph makes embeddings of ids, another one features of a modality, and the decoder takes embeddings
  * alone, the features are as wide as the embeddings and the runtime puts them in their places, as
  * transformers does between its modules. */
 #include "plan/build.h"
@@ -49,18 +49,18 @@ void td_plan_find_splices(td_plan_build_ctx *b) {
     for (size_t k = 0; k < plan->n_steps; k++) {
         int32_t session = plan->steps[k].session, input = find_embeddings(plan, session);
         for (size_t m = 0; m < k && input >= 0 && plan->steps[k].when != TD_WHEN_DECODE; m++) {
-            const td_plan_step *medium = &plan->steps[m];
-            const td_plan_session *from = &plan->sessions[medium->session];
-            if (medium->when != TD_WHEN_PROMPT || medium->modality < 0 || medium->modality >= TD_MODALITY_NONE ||
+            const td_plan_step *encoder = &plan->steps[m];
+            const td_plan_session *from = &plan->sessions[encoder->session];
+            if (encoder->when != TD_WHEN_PROMPT || encoder->modality < 0 || encoder->modality >= TD_MODALITY_NONE ||
                 from->takes_tokens)
                 continue;
-            int32_t output = find_features(plan, medium->session, &plan->sessions[session].signature->inputs[input]);
+            int32_t output = find_features(plan, encoder->session, &plan->sessions[session].signature->inputs[input]);
             if (output < 0) continue;
             plan->splices[plan->n_splices++] =
-                (td_plan_splice){session, input, medium->session, output, medium->modality};
+                (td_plan_splice){session, input, encoder->session, output, encoder->modality};
             td_plan_note(b, session, "%.*s.%.*s take the places of %s placeholders in %.*s.%.*s: no graph takes them",
                          TD_STR_ARGS(from->name), TD_STR_ARGS(from->signature->outputs[output].name),
-                         td_modality_words[medium->modality], TD_STR_ARGS(plan->sessions[session].name),
+                         td_modality_words[encoder->modality], TD_STR_ARGS(plan->sessions[session].name),
                          TD_STR_ARGS(plan->sessions[session].signature->inputs[input].name));
         }
     }

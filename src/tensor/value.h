@@ -30,7 +30,8 @@ td_value td_value_share(const td_value *value);  /* another owner of the same me
 /* A dense tensor, contents not set, in the memory that only this value holds if that is large enough, else in new
  * memory. false: out of memory, or too large; the value is as before. */
 bool td_value_resize(td_value *value, td_dtype dtype, const td_shape *shape);
-/* The same with n more places in dimension 0: what a dense tensor holds stays, memory doubles where it is not enough. */
+/* The same with n more places in dimension 0: what a dense tensor holds stays, memory doubles where it is not
+ * enough. */
 bool td_value_extend(td_value *value, int64_t n);
 bool td_value_copy(td_value *to, const td_value *from); /* deep: *to owns everything; false: out of memory */
 void td_value_release(td_value *value);                 /* releases buffer or sequence, becomes NONE */
