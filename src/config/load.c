@@ -85,7 +85,12 @@ static treadle_status parse_text(td_config *c, td_str text, const char *path, co
     if (!td_config_is_v1(root)) return TREADLE_OK;
     bool strict = options && options->strict;
     bool ok = td_config_apply_settings(c, options, true, messages) && td_config_translate_v1(c, strict, messages);
-    *usable = ok && td_json_get(root, "model") != NULL;
+    const td_json *model = td_json_get(root, "model");
+    *usable = ok && model && model->kind == TD_JSON_OBJECT;
+    if (ok && !*usable && !messages->n_errors)
+        td_messages_add(messages, TREADLE_MESSAGE_ERROR, td_tree_place(messages->arena, model ? model : root, false),
+                        "expected \"model\", an object, as in files of version 1, found %s",
+                        model ? td_json_kind_name(model->kind) : "none");
     return ok ? TREADLE_OK : no_memory(err);
 }
 

@@ -109,7 +109,7 @@ bool td_config_translate_v1(td_config *c, bool strict, td_messages *messages) {
     td_v1 v = {.c = c, .messages = messages, .root = c->root, .model = td_json_get(c->root, "model")};
     td_v1_check_keys(c->root, strict, messages);
     c->version = 1;
-    if (!v.model || v.model->kind != TD_JSON_OBJECT) return true; /* reported with the keys, or by who asked */
+    if (!v.model || v.model->kind != TD_JSON_OBJECT) return true; /* reported by who asked */
     v.type = td_v1_find_type(td_json_string_or(v.model, "type", ""));
     v.out = td_v1_new_object(&v, c->root);
     td_v1_int(&v, v.out, "version", 2, v.model);

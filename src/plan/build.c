@@ -112,6 +112,10 @@ static void run_stages(td_plan_build_ctx *b) {
         td_plan_for_plugin(b);
         return;
     }
+    if (!plan->n_sessions) { /* said where they were looked for */
+        plan->cannot_run = "the config has errors";
+        return;
+    }
     static void (*const before[])(td_plan_build_ctx *) = {
         td_plan_find_states, td_plan_declared_wires, td_plan_find_transducer, td_plan_find_logits, td_plan_find_steps};
     static void (*const after[])(td_plan_build_ctx *) = {

@@ -26,11 +26,21 @@ static bool is_source_mask(const td_plan_session *s, size_t input) {
     return false;
 }
 
-/* True if an earlier step has an output of the input's name; then that is the mask of what it made. */
+/* Whether an earlier step has an output of the input's name, but for in and out; then that is the mask of what it
+ * made, whichever way round it means its values. */
 static bool is_made(const td_plan_build_ctx *b, int32_t session, size_t input) {
-    td_str name = td_plan_wire_name(&b->plan->sessions[session], true, input);
-    for (int32_t k = 0; k < td_plan_first_step(b->plan, session); k++)
-        if (td_plan_output_index(&b->plan->sessions[b->plan->steps[k].session], name) >= 0) return true;
+    const td_plan_session *s = &b->plan->sessions[session];
+    td_str name = td_plan_wire_name(s, true, input);
+    const char *stem = b->ins[session][input].stem;
+    for (int32_t k = 0; k < td_plan_first_step(b->plan, session); k++) {
+        int32_t from = b->plan->steps[k].session;
+        const td_plan_session *f = &b->plan->sessions[from];
+        for (size_t o = 0; o < f->signature->n_outputs; o++) {
+            bool named = td_str_equal(td_plan_wire_name(f, false, o), name) ||
+                         (stem[0] && strcmp(stem, b->outs[from][o].stem) == 0);
+            if (named && td_plan_ports_fit(&f->signature->outputs[o], &s->signature->inputs[input])) return true;
+        }
+    }
     return false;
 }
 
@@ -47,14 +57,15 @@ static int32_t request_for(td_plan_build_ctx *b, int32_t session, size_t input, 
     return request;
 }
 
-static void feed_roles(td_plan_build_ctx *b, int32_t session) {
+/* last: what steps made and no wire brought is not waited for. */
+static void feed_roles(td_plan_build_ctx *b, int32_t session, bool last) {
     td_plan_session *s = &b->plan->sessions[session];
     if (b->generic || (!s->takes_tokens && !b->follows[session])) return;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         td_role role = td_plan_role(s, i);
         if (!is_open(s, i) || role == TD_ROLE_NONE || role == TD_ROLE_INPUTS_EMBEDS) continue;
         if (role == TD_ROLE_ATTENTION_MASK && is_source_mask(s, i)) role = s->roles[i] = TD_ROLE_ENCODER_ATTENTION_MASK;
-        if (role == TD_ROLE_ENCODER_ATTENTION_MASK && !b->plan->source_prompt && is_made(b, session, i)) continue;
+        if (role == TD_ROLE_ENCODER_ATTENTION_MASK && !last && is_made(b, session, i)) continue;
         s->feeds[i] = (td_feed){TD_FEED_ROLE, (int32_t)role};
         if (role == TD_ROLE_TOKEN_TYPE_IDS) s->given[i] = request_for(b, session, i, true);
     }
@@ -71,8 +82,7 @@ static bool has_state(const td_plan_session *s) {
 /* Whether the runtime makes this input although an earlier step has an output of its name. */
 static bool is_owned(const td_plan_build_ctx *b, int32_t session, size_t input) {
     td_role role = td_plan_role(&b->plan->sessions[session], input);
-    return role != TD_ROLE_NONE && role != TD_ROLE_INPUTS_EMBEDS &&
-           (role != TD_ROLE_ENCODER_ATTENTION_MASK || b->plan->source_prompt);
+    return role != TD_ROLE_NONE && role != TD_ROLE_INPUTS_EMBEDS && role != TD_ROLE_ENCODER_ATTENTION_MASK;
 }
 
 /* A decode step may want what only a prompt step makes of tokens, without any state: that step is promoted later. */
@@ -364,13 +374,13 @@ void td_plan_find_wires(td_plan_build_ctx *b) {
     td_plan_wire_source(b);
     for (size_t k = 0; k < n; k++) {
         feed_by_name(b, order[k], false);
-        feed_roles(b, order[k]);
+        feed_roles(b, order[k], false);
         feed_by_name(b, order[k], true);
     }
     for (size_t k = 0; k < n; k++) feed_requests(b, order[k], false);
     for (size_t k = 0; k < n; k++) {
         feed_by_fit(b, order[k]);
-        feed_roles(b, order[k]);
+        feed_roles(b, order[k], true);
     }
     for (size_t k = 0; k < n; k++) {
         feed_zero_rows(b, order[k]);
