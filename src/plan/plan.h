@@ -278,8 +278,8 @@ enum {
     TD_SLIDE_MORE = 256,
 };
 
-/* Of caches that slide: columns that stay when others are dropped, and with how many that happens. chunk: tokens of most
- * runs. With room for a quarter more, or a chunk, a token moves O(1) columns on average. */
+/* Of caches that slide: columns that stay when others are dropped, and with how many that happens. chunk: tokens of
+ * most runs. With room for a quarter more, or a chunk, a token moves O(1) columns on average. */
 static inline int64_t td_plan_slide_keep(const td_plan *plan) { return plan->slide_window + TD_SLIDE_MORE; }
 static inline int64_t td_plan_slide_limit(const td_plan *plan, int64_t chunk) {
     return td_plan_slide_keep(plan) + TD_MAX(chunk, td_plan_slide_keep(plan) / 4);

@@ -129,8 +129,8 @@ TEST(past_and_present_are_one_memory) {
 
 /* --- caches that slide */
 
-/* A run of n tokens for some rows, as an op makes it: row r's new columns go behind the P that it sees, or behind its own where it
- * has no more. Column c of row r holds 1000 r + c. */
+/* A run of n tokens for some rows, as an op makes it: row r's new columns go behind the P that it sees, or behind its
+ * own where it has no more. Column c of row r holds 1000 r + c. */
 static void slide_run(td_state *s, size_t first_row, size_t n_rows, int64_t n) {
     td_tensor past, present;
     treadle_error err = {0};
