@@ -19,14 +19,16 @@ treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, tread
     ctx->input_extents = TD_ARENA_ARRAY(a, td_extent, g->n_inputs);
     ctx->spans = TD_ARENA_ARRAY(a, td_span, g->n_inputs);
     ctx->picks = TD_ARENA_ARRAY(a, td_pick, g->n_outputs);
+    ctx->picked = TD_ARENA_ARRAY(a, const td_pick *, g->n_outputs);
     ctx->bodies = TD_ARENA_ARRAY(a, td_body_run *, g->nodes.n);
     if (light->options.profile) ctx->node_ns = TD_ARENA_ARRAY(a, uint64_t, g->nodes.n);
     if (!ctx->values || !ctx->places || !ctx->demands || !ctx->binding_of || !ctx->bindings || !ctx->input_extents ||
-        !ctx->spans || !ctx->picks || !ctx->bodies || (light->options.profile && !ctx->node_ns)) {
+        !ctx->spans || !ctx->picks || !ctx->picked || !ctx->bodies || (light->options.profile && !ctx->node_ns)) {
         td_light_ctx_free(ctx);
         return td_fail_memory(err, "a context", g->values.n * sizeof *ctx->values);
     }
     for (size_t i = 0; i < g->n_inputs; i++) ctx->spans[i].input = (int32_t)i;
+    for (size_t i = 0; i < g->n_outputs; i++) ctx->picked[i] = &ctx->picks[i];
     for (size_t i = 0; i < g->values.n; i++) {
         const td_ir_value *v = td_graph_value(g, (int32_t)i);
         if (td_graph_is_constant(g, (int32_t)i)) ctx->values[i] = v->type;

@@ -128,8 +128,9 @@ static treadle_status begin(td_light *l, td_onnx_model *model, treadle_error *er
     if (!l->pool) return td_fail_memory(err, "the thread pool", 0);
     TD_TRY(td_graph_build(&l->graph, model, err));
     td_bodies_inherit(l);
-    l->can_pick = TD_ARENA_ARRAY(&l->arena, bool, l->graph.n_outputs);
-    if (!l->can_pick) return td_fail_memory(err, "the outputs", l->graph.n_outputs);
+    l->pick_marks = TD_ARENA_ARRAY(&l->arena, td_pick_mark, l->graph.n_outputs);
+    if (!l->pick_marks) return td_fail_memory(err, "the outputs", l->graph.n_outputs);
+    for (size_t i = 0; i < l->graph.n_outputs; i++) l->pick_marks[i] = TD_PICK_ASKED;
     TD_TRY(analyse(l, err));
     TD_TRY(make_ports(l, err));
     return declare_outputs(l, err);
@@ -217,5 +218,11 @@ ptrdiff_t td_light_find_output(const td_light *l, td_str name) {
 }
 
 bool td_light_can_pick_rows(const td_light *l, size_t output) {
-    return output < l->graph.n_outputs && l->can_pick[output];
+    if (output >= l->graph.n_outputs || !l->pick_marks) return false;
+    if (l->pick_marks[output] != TD_PICK_ASKED) return l->pick_marks[output] == TD_PICK_HERE;
+    size_t k;
+    const td_node *node = td_pick_branches(&l->graph, output, &k);
+    for (size_t i = 0; node && i < node->n_bodies; i++)
+        if (!td_light_can_pick_rows(&node->bodies[i]->light, k)) return false;
+    return node != NULL;
 }

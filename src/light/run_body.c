@@ -138,9 +138,20 @@ static int32_t find_alias(td_body_run *b, const td_binding *outer_binding) {
     return found;
 }
 
+/* Positions that are asked of what will be output i of the node are asked of output k. */
+static void hand_on_pick(td_body_run *b, size_t k, size_t i) {
+    const td_pick_mark *marks = b->body->light.pick_marks;
+    const td_light_ctx *outer = b->caller->ctx;
+    const td_graph *g = &outer->light->graph;
+    if (!marks || marks[k] == TD_PICK_NEVER) return;
+    for (size_t o = 0; o < g->n_outputs; o++)
+        if (g->outputs[o] == outer->step->out[i]) b->ctx->picked[k] = outer->picked[o];
+}
+
 void td_body_bind_through(td_body_run *b, size_t k, size_t i) {
     const td_light_ctx *outer = b->caller->ctx;
     int32_t id = outer->step->out[i];
+    hand_on_pick(b, k, i);
     int32_t bound = id == TD_NO_VALUE ? -1 : outer->binding_of[id];
     if (bound < 0) return;
     const td_binding *binding = &outer->bindings[bound];

@@ -12,7 +12,10 @@
 
 #include <stdatomic.h>
 
-/* An output whose positions can be picked: its row gathers (pass/pick_rows.c) read what the ctx was told. */
+/* Whether positions of an output may be asked for, and then: whether they can be picked by PickRows nodes of the same
+ * graph, which read what the ctx was told (pass/pick_rows.c). An If's branches are asked for what the If is asked. */
+typedef enum { TD_PICK_NEVER, TD_PICK_ASKED, TD_PICK_HERE } td_pick_mark;
+
 struct td_light {
     td_onnx_model *model; /* NULL: a body */
     td_light_options options;
@@ -21,7 +24,7 @@ struct td_light {
     td_packs packs;
     td_pool *pool;
     td_light_port *inputs, *outputs;
-    bool *can_pick; /* per output */
+    td_pick_mark *pick_marks; /* per output; NULL: a body that nobody asks */
 };
 
 struct td_body {
@@ -155,7 +158,8 @@ struct td_light_ctx {
     td_binding *bindings;     /* per output */
     td_extent *input_extents; /* per input: bytes that it spans in this run */
     td_span *spans;           /* [n_inputs], by address: alias.c */
-    td_pick *picks;           /* per output */
+    td_pick *picks;           /* per output: what this ctx was told */
+    const td_pick **picked;   /* per output: what PickRows follows, `picks` or what the ctx around was told */
     uint64_t *node_ns;        /* profile of the last run, per node */
     td_body_run **bodies;     /* per node: run states of its bodies, or NULL */
     td_program *programs;
@@ -171,6 +175,9 @@ struct td_light_ctx {
     TD_VEC(void *) scratch_blocks; /* of the current step */
     TD_VEC(void *) kept;           /* until the next run */
 };
+
+/* The If whose output *k is this output of the graph, read by nobody else; or NULL. */
+const td_node *td_pick_branches(const td_graph *graph, size_t output, size_t *k);
 
 td_program *td_program_find(td_light_ctx *ctx, const bool *skip, treadle_error *err); /* NULL: err is set */
 void td_program_free(td_program *program);

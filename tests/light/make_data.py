@@ -341,7 +341,25 @@ def static_linear():
          [[f32(2, 2, 7)], [f32(1, 3, 7)], [f32(3, 2, 7)]])
 
 
+def row_wise_if():
+    """The tail in the branches of an If, one of them in an If of its own, as decoders with and without a past in one graph have it."""
+    n = h.make_node
+    out = lambda name: info(name, T.FLOAT, ["batch", "seq", 11])
+    deep = [h.make_graph([n("MatMul", ["h", f"w{k}"], [f"m{k}"]), n("Add", [f"m{k}", "bias"], [f"d{k}"])], f"deep{k}", [], [out(f"d{k}")])
+            for k in (0, 1)]
+    then = h.make_graph([n("Sigmoid", ["h"], ["s"]), n("Mul", ["h", "s"], ["u"]), n("MatMul", ["u", "w0"], ["m"]),
+                         n("Transpose", ["u"], ["turned"], perm=[1, 0, 2])], "then", [], [out("m"), info("turned", T.FLOAT, None)])
+    other = h.make_graph([n("If", ["deeper"], ["e"], then_branch=deep[0], else_branch=deep[1]),
+                          n("Transpose", ["h"], ["back"], perm=[1, 0, 2])], "other", [], [out("e"), info("back", T.FLOAT, None)])
+    save("row_wise_if",
+         [n("Mul", ["x", "gain"], ["h"]), n("If", ["first"], ["logits", "other"], then_branch=then, else_branch=other)],
+         [info("x", T.FLOAT, ["batch", "seq", 6]), info("first", T.BOOL, []), info("deeper", T.BOOL, [])],
+         [info("logits", T.FLOAT, ["batch", "seq", 11]), info("other", T.FLOAT, None)],
+         [init("gain", f32(6)), init("w0", f32(6, 11)), init("w1", f32(6, 11)), init("bias", f32(11))],
+         [[f32(1, 5, 6), np.array(True), np.array(True)]] + [[f32(2, 7, 6), np.array(a == 1), np.array(b == 1)] for a, b in ((1, 0), (0, 1), (0, 0))])
+
+
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear, static_linear]:
+                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear, static_linear, row_wise_if]:
         make()

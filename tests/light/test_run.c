@@ -212,9 +212,9 @@ TEST(skipped_outputs) {
     td_light_close(light);
 }
 
-TEST(picked_rows) {
+static void pick_rows_of(const char *name, int set) {
     treadle_error err = {0};
-    td_light *light = open_case("row_wise", &(td_light_options){.n_threads = 1});
+    td_light *light = open_case(name, &(td_light_options){.n_threads = 1});
     td_light_ctx *ctx = NULL;
     data_set data;
     ptrdiff_t logits = td_light_find_output(light, TD_STR("logits"));
@@ -223,7 +223,7 @@ TEST(picked_rows) {
     CHECK(!td_light_can_pick_rows(light, 1)); /* made by Transpose, which moves rows */
     CHECK(!td_light_can_pick_rows(light, 7));
     CHECK_OK(td_light_ctx_new(light, &ctx, &err), &err);
-    REQUIRE(read_set("row_wise", 1, light, &data));
+    REQUIRE(read_set(name, set, light, &data));
     for (int round = 0; round < 3; round++) {
         const int64_t at[2][2] = {{6, 0}, {3, 3}};
         td_value outputs[2] = {0};
@@ -251,6 +251,12 @@ TEST(picked_rows) {
     free_set(&data);
     td_light_ctx_free(ctx);
     td_light_close(light);
+}
+
+TEST(picked_rows) { pick_rows_of("row_wise", 1); }
+
+TEST(picked_rows_of_branches) {
+    for (int set = 1; set < 4; set++) pick_rows_of("row_wise_if", set);
 }
 
 /* Through a dynamically quantised product, whose scales are made in the run and are the same for all rows. */

@@ -2,7 +2,8 @@
  * ops needs of their operands only the rows that are asked for.
  *
  * From the output backwards the pass grows a region of row-wise nodes whose results nobody else reads, and cuts the
- * values that enter it: a PickRows node passes them on as they are, or, when the ctx has positions, only these. */
+ * values that enter it: a PickRows node passes them on as they are, or, when the ctx has positions, only these. An
+ * output that an If makes is picked in its branches, if all of them can. */
 #include "light/pass.h"
 
 #include <string.h>
@@ -21,7 +22,7 @@ static treadle_status pick_infer(td_infer *in) {
 
 static treadle_status pick_run(td_run *r) {
     const pick_state *state = r->state;
-    const td_pick *pick = &r->ctx->picks[state->output];
+    const td_pick *pick = r->ctx->picked[state->output];
     const td_tensor *in = r->in[0];
     if (!pick->on) return td_run_view(r, 0, 0, in);
     td_shape shape = in->shape;
@@ -284,11 +285,36 @@ static treadle_status cut_region(td_pass_ctx *p, region *r, size_t output, rows 
     return td_graph_sort(g, p->err); /* the new nodes stand at the end */
 }
 
+/* --- outputs that an If makes */
+
+const td_node *td_pick_branches(const td_graph *graph, size_t output, size_t *k) {
+    const td_ir_value *v = td_graph_value(graph, graph->outputs[output]);
+    const td_node *node = v->producer == TD_NO_NODE ? NULL : graph->nodes.items[v->producer];
+    if (!node || v->n_uses != 1 || !td_node_is(node, "", "If")) return NULL;
+    for (*k = 0; node->out[*k] != graph->outputs[output];) ++*k;
+    return node;
+}
+
+static treadle_status ask_branches(td_pass_ctx *p, size_t output) {
+    size_t k;
+    const td_node *node = td_pick_branches(p->graph, output, &k);
+    for (size_t i = 0; node && i < node->n_bodies; i++) {
+        td_light *branch = &node->bodies[i]->light;
+        if (!branch->pick_marks)
+            branch->pick_marks = TD_ARENA_ARRAY(p->graph->arena, td_pick_mark, branch->graph.n_outputs);
+        if (!branch->pick_marks) return td_fail_memory(p->err, "picking rows", branch->graph.n_outputs);
+        branch->pick_marks[k] = TD_PICK_ASKED;
+    }
+    return TREADLE_OK;
+}
+
 treadle_status td_pass_pick_rows(td_pass_ctx *p) {
     td_graph *g = p->graph;
-    if (!p->light->can_pick) return TREADLE_OK; /* a body: nobody asks for its positions */
-    for (size_t i = 0; i < g->n_outputs; i++) {
+    td_pick_mark *marks = p->light->pick_marks;
+    for (size_t i = 0; marks && i < g->n_outputs; i++) {
         int32_t output = g->outputs[i];
+        if (marks[i] == TD_PICK_NEVER) continue;
+        TD_TRY(ask_branches(p, i));
         const td_value *type = &td_graph_value(g, output)->type;
         const td_shape *shape = &type->tensor.shape;
         if (type->kind != TD_VALUE_TENSOR || shape->rank < 3 || shape->dims[0] == TD_DIM_UNKNOWN ||
@@ -305,7 +331,7 @@ treadle_status td_pass_pick_rows(td_pass_ctx *p) {
         for (size_t k = 0; k < n_values; k++) r.picked[k] = TD_NO_VALUE;
         if (grow(g, &r, output, want) == 0) continue;
         TD_TRY(cut_region(p, &r, i, want));
-        p->light->can_pick[i] = true;
+        marks[i] = TD_PICK_HERE;
     }
     return TREADLE_OK;
 }
