@@ -42,7 +42,7 @@ static bool is_own(const char *name) {
 }
 
 static bool is_our_graph(td_arena *arena, const char *dir, const char *stem, bool *exists) {
-    const td_onnx_read_options options = {.skip_external = true};
+    const td_onnx_read_options options = {.data = TD_ONNX_DATA_SMALL};
     td_onnx_model *model;
     char *path = td_arena_printf(arena, "%s/%s.onnx", dir, stem);
     if (!path || !td_path_is_file(path)) return false;

@@ -75,7 +75,7 @@ treadle_status td_signature_open(const char *path, td_signature **out, treadle_e
     td_signature *s = td_alloc_zero(1, sizeof *s);
     if (!s) return td_fail_memory(err, "a graph's signature", sizeof *s);
     td_arena_init(&s->arena);
-    treadle_status status = td_onnx_open(path, &(td_onnx_read_options){.skip_external = true}, &s->model, err);
+    treadle_status status = td_onnx_open(path, &(td_onnx_read_options){.data = TD_ONNX_DATA_SMALL}, &s->model, err);
     if (status == TREADLE_OK) status = make_ports(s, err);
     if (status != TREADLE_OK) {
         td_signature_close(s);

@@ -29,7 +29,7 @@ static bool copy_carried(const td_onnx_model *model, td_arena *arena, td_model_f
 }
 
 static treadle_status read_carried(const char *path, td_arena *arena, td_model_files *out, treadle_error *err) {
-    const td_onnx_read_options options = {.skip_external = true};
+    const td_onnx_read_options options = {.data = TD_ONNX_DATA_SMALL};
     td_onnx_model *model = NULL;
     treadle_status status = td_onnx_open(path, &options, &model, NULL);
     if (status == TREADLE_OUT_OF_MEMORY) return td_fail_memory(err, "the metadata of a model", 0);

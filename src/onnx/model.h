@@ -181,8 +181,18 @@ typedef struct td_onnx_model {
     td_onnx_file *files; /* external data, mapped once each */
 } td_onnx_model;
 
+/* Which tensors get their data; the others' is NULL. */
+typedef enum td_onnx_data {
+    TD_ONNX_DATA_ALL,
+    TD_ONNX_DATA_INSIDE, /* what lies in the file itself */
+    TD_ONNX_DATA_SMALL,  /* the same up to TD_ONNX_SMALL_BYTES: signatures, whose reading costs no weights then. Data
+                          * that is not aligned has to be copied, so without this a plan would cost a copy of it */
+} td_onnx_data;
+
+enum { TD_ONNX_SMALL_BYTES = 1024 };
+
 typedef struct td_onnx_read_options {
-    bool skip_external; /* leave external tensors unloaded (data NULL): for inspecting signatures without weights */
+    td_onnx_data data; /* a model without all of its data can be looked at, not written or run */
 } td_onnx_read_options;
 
 /* Reads a model; external data is confined to the model's folder (td_path_resolve_inside). *out is closed by

@@ -65,7 +65,7 @@ struct td_proto_reader {
     int depth;
     td_onnx_model *model; /* owner of external files; NULL: none may be opened */
     const char *base_dir; /* where external data may lie; NULL: nowhere */
-    bool skip_external;
+    td_onnx_data data;
     treadle_error *err;
 };
 

@@ -20,7 +20,7 @@ static treadle_status read_model(td_onnx_model *m, const void *bytes, size_t n, 
                          .base = bytes,
                          .model = m,
                          .base_dir = base_dir,
-                         .skip_external = options && options->skip_external,
+                         .data = options ? options->data : TD_ONNX_DATA_ALL,
                          .err = err};
     td_wire w = {bytes, (const uint8_t *)bytes + n};
     td_wire walk = w;

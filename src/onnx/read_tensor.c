@@ -169,8 +169,13 @@ static size_t element_align(td_dtype dtype) {
     return bits <= 8 ? 1 : (size_t)bits / 8;
 }
 
+static bool is_left_out(const td_proto_reader *r, const td_onnx_tensor *t) {
+    return r->data == TD_ONNX_DATA_SMALL && t->data_bytes > TD_ONNX_SMALL_BYTES;
+}
+
 /* Uses the bytes in place if they are aligned, else copies them. n may be 0. */
 static treadle_status take_bytes(td_proto_reader *r, const uint8_t *p, size_t n, td_onnx_tensor *t) {
+    if (is_left_out(r, t)) return TREADLE_OK;
     size_t align = element_align(t->dtype);
     if (n && (uintptr_t)p % align == 0) {
         t->data = p;
@@ -219,6 +224,7 @@ static treadle_status take_typed(td_proto_reader *r, td_wire w, const tensor_par
                              "tensor '%.*s' of type %s holds %zu entries of %s, its dims need %llu",
                              TD_STR_ARGS(t->name), td_dtype_name(t->dtype), found->n_values, field_name(field),
                              (unsigned long long)entries);
+    if (is_left_out(r, t)) return TREADLE_OK;
     size_t width = fixed_width(field);
     if (found->n_pieces == 1 && width && found->piece.type == TD_WIRE_LEN)
         return take_bytes(r, found->piece.data, found->piece.n, t);
@@ -329,7 +335,7 @@ static treadle_status take_external(td_proto_reader *r, td_wire w, td_onnx_tenso
                              "tensor '%.*s' has %llu bytes of external data, its type and dims need %zu",
                              TD_STR_ARGS(t->name), (unsigned long long)t->length, t->data_bytes);
     t->length = t->data_bytes;
-    if (r->skip_external) return TREADLE_OK;
+    if (r->data != TD_ONNX_DATA_ALL) return TREADLE_OK;
     if (!r->model || !r->base_dir)
         return td_proto_fail(r, TREADLE_INVALID_ARGUMENT, w.p,
                              "tensor '%.*s' lies in file '%.*s', but there is no folder to look in",

@@ -24,7 +24,7 @@ static void touch(const td_onnx_tensor *t) {
 }
 
 static void model(const uint8_t *data, size_t size) {
-    const td_onnx_read_options options = {.skip_external = true};
+    const td_onnx_read_options options = {.data = TD_ONNX_DATA_INSIDE};
     td_onnx_model *first, *second;
     td_buf once = {0}, twice = {0};
     if (td_onnx_parse(data, size, NULL, &options, &first, NULL) != TREADLE_OK) return;

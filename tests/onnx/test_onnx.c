@@ -260,7 +260,7 @@ TEST(external_data_stays_in_its_folder) {
     CHECK_EQ_MEM(m->graph.initializers[0].data, "\0\0\x80\x3f\0\0\0\x40", 8);
     td_onnx_close(m);
     CHECK_STATUS(td_onnx_parse(bytes.p, bytes.n, NULL, NULL, &m, &err), TREADLE_INVALID_ARGUMENT, &err);
-    const td_onnx_read_options skip = {.skip_external = true};
+    const td_onnx_read_options skip = {.data = TD_ONNX_DATA_INSIDE};
     CHECK_OK(td_onnx_parse(bytes.p, bytes.n, NULL, &skip, &m, &err), &err);
     CHECK(m->graph.initializers[0].data == NULL && m->graph.initializers[0].offset == 4);
     td_onnx_close(m);
@@ -270,6 +270,40 @@ TEST(external_data_stays_in_its_folder) {
     CHECK(td_onnx_open(path, NULL, &m, &err) != TREADLE_OK);
     CHECK_HAS_STR(err.message, "../wb");
     td_buf_free(&bytes);
+}
+
+/* Bytes that are not aligned have to be copied: reading a signature must not cost a copy of the weights. */
+TEST(small_data_leaves_weights_alone) {
+    enum { LARGE = 1 << 20 };
+    static float weights[LARGE];
+    static const int64_t large_dims[] = {LARGE};
+    const td_onnx_tensor tensors[] = {
+        {.name = TD_STR("w"),
+         .dtype = TD_FLOAT,
+         .rank = 1,
+         .dims = large_dims,
+         .count = LARGE,
+         .data = weights,
+         .data_bytes = sizeof weights},
+        {.name = TD_STR("s"), .dtype = TD_FLOAT, .rank = 1, .dims = two, .count = 2, .data = floats, .data_bytes = 8}};
+    const td_onnx_model m = {.ir_version = 10, .graph = {.initializers = tensors, .n_initializers = TD_COUNT(tensors)}};
+    const td_onnx_read_options small = {.data = TD_ONNX_DATA_SMALL};
+    td_onnx_model *read = NULL;
+    td_buf written = {0};
+    treadle_error err = {0};
+    CHECK_OK(td_onnx_write(&m, &written, &err), &err);
+    char *bytes = malloc(written.n + sizeof(float));
+    REQUIRE(bytes != NULL);
+    for (size_t shift = 0; shift < sizeof(float); shift++) { /* one of them aligned at most */
+        memcpy(bytes + shift, written.p, written.n);
+        CHECK_OK(td_onnx_parse(bytes + shift, written.n, NULL, &small, &read, &err), &err);
+        CHECK(read->graph.initializers[0].data == NULL && read->graph.initializers[0].data_bytes == sizeof weights);
+        CHECK_EQ_MEM(read->graph.initializers[1].data, floats, 8);
+        CHECK(read->arena.used_bytes < 65536);
+        td_onnx_close(read);
+    }
+    free(bytes);
+    td_buf_free(&written);
 }
 
 TEST(sequences_and_optionals) {
