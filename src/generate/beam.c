@@ -204,7 +204,7 @@ static treadle_status advance_row(search *s, size_t row, int64_t n_new, treadle_
         s->next_scores[first + n_next] = -INFINITY;
         s->from[first + n_next] = first;
     }
-    s->beams[row].done = is_done(s, &s->beams[row], s->candidates[0].score, n_new + 1);
+    s->beams[row].done = is_done(s, &s->beams[row], s->next_scores[first], n_new + 1);
     return TREADLE_OK;
 }
 
