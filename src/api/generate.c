@@ -296,9 +296,10 @@ treadle_status treadle_process_logits(const treadle_generate_options *options, c
     if (status == TREADLE_OK) status = td_request_params(&o, NULL, &arena, &params, error);
     if (status == TREADLE_OK) status = td_sampler_init(&sampler, vocab, error);
     if (status == TREADLE_OK)
-        status = td_sampler_distribution(&sampler, &params, logits,
-                                         (td_sequence_so_far){sequence, n_sequence, prompt_length}, probabilities,
-                                         out_kept, error);
+        status =
+            td_sampler_distribution(&sampler, &params, logits,
+                                    (td_sequence_so_far){.ids = sequence, .n = n_sequence, .n_prompt = prompt_length},
+                                    probabilities, out_kept, error);
     td_sampler_free(&sampler);
     td_arena_free(&arena);
     return status;

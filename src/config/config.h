@@ -170,6 +170,7 @@ typedef struct td_config_transcription {
 
 typedef struct td_config_generation {
     int64_t max_length, max_new_tokens, min_length, context_length, prefill_chunk; /* -1: not said */
+    int64_t min_new_tokens, source_ngram_size;                                     /* 0: off */
     const td_json *max_length_json, *context_length_json;
     td_sampling sampling;
     td_config_beam beam;
@@ -177,7 +178,8 @@ typedef struct td_config_generation {
     size_t n_stop;
     td_token_list suppress;            /* never chosen */
     td_token_list begin_suppress;      /* not chosen as the first new token */
-    int32_t forced_first, forced_last; /* the first new token, and the one at max_length; -1: free */
+    td_token_list bad_words;           /* never completed: the ids of each, then -1 */
+    int32_t forced_first, forced_last; /* the first new token, and the one at the limit; -1: free */
     int64_t reprefill_at;              /* a timeline that reaches this length is run again from its start; -1: never */
     /* transducers */
     double blank_penalty;         /* taken off the blank's logit. Default: 0 */

@@ -106,6 +106,31 @@ static bool read_transcription(td_config *c, const td_json *v, td_messages *m) {
     return true;
 }
 
+/* [[id, ...], ...] as the ids of each list and -1 behind them. */
+static bool read_bad_words(td_config *c, const td_json *words, td_messages *m) {
+    size_t n = 0;
+    for (const td_json *w = td_list_first(words); w; w = td_list_next(words, w)) n += td_list_count(w) + 1;
+    int32_t *ids = TD_ARENA_ARRAY(&c->arena, int32_t, n);
+    if (!ids) return false;
+    n = 0;
+    for (const td_json *w = td_list_first(words); w; w = td_list_next(words, w)) {
+        size_t first = n;
+        bool fits = w->kind == TD_JSON_ARRAY && w->n > 0;
+        for (const td_json *v = td_list_first(w); v && fits; v = td_list_next(w, v)) {
+            fits = v->kind == TD_JSON_INT && v->as_int >= 0 && v->as_int <= INT32_MAX;
+            if (fits) ids[n++] = (int32_t)v->as_int;
+        }
+        if (fits) ids[n++] = -1;
+        else {
+            td_messages_add(m, TREADLE_MESSAGE_ERROR, td_read_at(m, w), "expected a list of token ids, found %s",
+                            w->kind == TD_JSON_ARRAY ? "something else" : td_json_kind_name(w->kind));
+            n = first;
+        }
+    }
+    c->generation.bad_words = (td_token_list){ids, n};
+    return true;
+}
+
 bool td_read_generation(td_config *c, const td_json *g, td_messages *m) {
     const td_json *s = td_json_get(g, "sampling");
     td_config_generation *out = &c->generation;
@@ -114,6 +139,8 @@ bool td_read_generation(td_config *c, const td_json *g, td_messages *m) {
     out->max_length = td_json_int_or(g, "max_length", -1);
     out->max_new_tokens = td_json_int_or(g, "max_new_tokens", -1);
     out->min_length = td_json_int_or(g, "min_length", 0);
+    out->min_new_tokens = td_json_int_or(g, "min_new_tokens", 0);
+    out->source_ngram_size = td_json_int_or(g, "source_no_repeat_ngram_size", 0);
     out->context_length = td_json_int_or(g, "context_length", -1);
     out->prefill_chunk = td_json_int_or(g, "prefill_chunk", -1);
     out->max_symbols_per_step = td_json_int_or(g, "max_symbols_per_step", -1);
@@ -139,6 +166,7 @@ bool td_read_generation(td_config *c, const td_json *g, td_messages *m) {
     return td_read_strings(c, td_json_get(g, "stop"), &out->stop, &out->n_stop) &&
            td_read_ids(c, td_json_get(g, "suppress"), &out->suppress) &&
            td_read_ids(c, td_json_get(g, "begin_suppress"), &out->begin_suppress) &&
+           read_bad_words(c, td_json_get(g, "bad_words"), m) &&
            td_read_numbers(c, td_json_get(g, "durations"), &out->durations, &out->n_durations) &&
            read_transcription(c, td_json_get(g, "transcription"), m);
 }

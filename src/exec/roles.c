@@ -55,6 +55,8 @@ static bool elements(const td_exec *e, const td_light_port *port, td_role role, 
         for (int d = 1; d < port->shape.rank; d++) n = TD_MAX(n, port->shape.dims[d]);
         if (port->shape.rank > 2 && TD_MUL_OVERFLOWS(n, e->role_tokens, &n)) return false;
         if (TD_MUL_OVERFLOWS(n, (int64_t)e->n_rows, &n)) return false;
+    } else if (role == TD_ROLE_SOURCE_IDS) {
+        for (int d = 1; d < port->shape.rank; d++) n = TD_MAX(n, port->shape.dims[d]);
     } else if (role == TD_ROLE_POSITION_IDS && TD_MUL_OVERFLOWS(n, (int64_t)4, &n)) {
         return false;
     }
@@ -282,6 +284,14 @@ static void fill_source_mask(td_exec *e, const td_exec_run *run, int32_t session
     td_tensor_view(&value->tensor, port->dtype, &shape, slot->data);
 }
 
+/* The prompt of a graph that holds its encoder; where it takes a fixed number of ids, zeros stand behind them. */
+static void fill_source(const td_exec_run *run, const td_light_port *port, char *data, td_shape *shape) {
+    const td_exec_row *row = &run->rows[run->first_row];
+    int64_t width = port->shape.rank == 2 ? TD_MAX(row->n_source, port->shape.dims[1]) : row->n_source;
+    for (int64_t i = 0; i < width; i++) td_store_i64(port->dtype, data, i, i < row->n_source ? row->source[i] : 0);
+    shape->dims[shape->rank == 2] = width;
+}
+
 static int64_t longest(const td_exec *e, const td_exec_run *run) {
     int64_t most = 0;
     for (size_t r = 0; r < run->n_rows; r++) most = TD_MAX(most, first_token(e, run, r) + run->n);
@@ -342,6 +352,7 @@ void td_exec_fill_role(td_exec *e, const td_exec_run *run, int32_t session, size
     switch (role) {
     case TD_ROLE_INPUT_IDS:
     case TD_ROLE_DECODER_INPUT_IDS: fill_ids(e, run, dtype, slot->data); break;
+    case TD_ROLE_SOURCE_IDS: fill_source(run, port, slot->data, &shape); break;
     case TD_ROLE_POSITION_IDS:
         if (rank == 3) fill_places(e, run, dtype, slot->data, &shape);
         else fill_positions(e, run, dtype, slot->data);

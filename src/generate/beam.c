@@ -152,7 +152,12 @@ static void find_candidates(search *s, size_t row, int64_t n_new) {
     for (size_t b = 0; b < (n_new ? s->n_beams : 1); b++) {
         size_t i = row * s->n_beams + b;
         if (!s->rows[i].logits || !(s->scores[i] > -INFINITY)) continue;
-        td_sequence_so_far so_far = {s->ids[i], (size_t)(t->n + n_new), (size_t)t->n};
+        td_sequence_so_far so_far = {.ids = s->ids[i],
+                                     .n = (size_t)(t->n + n_new),
+                                     .n_prompt = (size_t)t->n,
+                                     .limit = (size_t)(t->n + s->limit),
+                                     .source = t->source,
+                                     .n_source = (size_t)t->n_source};
         td_sampler_log_scores(&g->sampler, &g->options.sample, s->rows[i].logits, so_far, s->processed);
         for (size_t v = 0; v < vocab; v++) offer(s, (candidate){s->scores[i] + s->processed[v], (int32_t)v, b}, vocab);
     }

@@ -97,7 +97,12 @@ static treadle_status choose(td_generation *g, size_t r, int32_t *id, treadle_er
     td_timeline *t = &g->timelines[r];
     const float *logits = g->rows[r].logits;
     size_t vocab = g->sampler.vocab;
-    td_sequence_so_far so_far = {t->ids, (size_t)t->n, (size_t)t->first_new};
+    td_sequence_so_far so_far = {.ids = t->ids,
+                                 .n = (size_t)t->n,
+                                 .n_prompt = (size_t)t->first_new,
+                                 .limit = (size_t)t->ends_at,
+                                 .source = t->source,
+                                 .n_source = (size_t)t->n_source};
     TD_TRY(td_sampler_choose(&g->sampler, &g->options.sample, logits, so_far, &t->rng, id, err));
     if (t->n == t->capacity) TD_TRY(td_generation_reserve(g, RESERVE_TOKENS, err));
     if (g->options.keep_logits) {
@@ -117,12 +122,15 @@ static void finish_all(td_generation *g, treadle_finish finish) {
         if (g->timelines[r].finish == TREADLE_FINISH_NONE) g->timelines[r].finish = finish;
 }
 
-/* Opens a run: rows that ended by length or were cancelled go on; the others stay ended until something is appended. */
-static bool begin_run(td_generation *g, int64_t limit) {
+/* Opens a run: rows that ended by length or were cancelled go on; the others stay ended until something is appended.
+ * budget: tokens of a whole answer; -1: max_length alone ends it. */
+static bool begin_run(td_generation *g, int64_t limit, int64_t budget) {
     bool any = false;
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
         t->run_first = t->n;
+        t->ends_at = g->options.max_length;
+        if (budget >= 0 && budget < t->ends_at - t->n) t->ends_at = t->n + budget;
         t->steps.n = 0;
         if (t->finish != TREADLE_FINISH_EOS && t->finish != TREADLE_FINISH_STOP) t->finish = TREADLE_FINISH_NONE;
         if (t->finish == TREADLE_FINISH_NONE && (t->n == 0 || t->n >= g->options.max_length || limit == 0))
@@ -174,7 +182,7 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
     int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
     if (all_empty(g))
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run: no row has a token");
-    bool going = begin_run(g, limit);
+    bool going = begin_run(g, limit, max_new_tokens >= 0 ? -1 : limit); /* the caller's may be a part of an answer */
     treadle_status status = TREADLE_OK;
     uint64_t begin = td_time_ns(), prefill = g->prefill_ns, decode = g->decode_ns;
     treadle_error problem = {0};

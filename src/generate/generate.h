@@ -55,6 +55,7 @@ typedef struct td_timeline {
     int64_t n, capacity;
     int64_t first_new; /* new tokens since the last append or rewind begin here */
     int64_t run_first; /* those of the run under way, or of the last one */
+    int64_t ends_at;   /* tokens with which the answer is whole, if no end token comes first */
     int32_t *source;   /* the prompt of an encoder-decoder, which its once steps read */
     int64_t n_source;
     bool fresh;          /* something was appended that has not been run yet */

@@ -85,6 +85,7 @@
     X(INPUT_IDS, "input_ids")                 /* [batch, n] */                                                         \
     X(INPUTS_EMBEDS, "inputs_embeds")         /* [batch, n, hidden], from a wire */                                    \
     X(DECODER_INPUT_IDS, "decoder_input_ids") /* [batch, n] */                                                         \
+    X(SOURCE_IDS, "source_ids")               /* [batch, source]: the encoder's, in one graph with its decoder */      \
     X(ATTENTION_MASK, "attention_mask")       /* [batch, columns so far] */                                            \
     X(PADDING_MASK, "padding_mask")           /* [batch, columns so far], zeros: true would be padding */              \
     X(ENCODER_ATTENTION_MASK, "encoder_attention_mask")                                                                \

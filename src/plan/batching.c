@@ -30,6 +30,7 @@ static bool role_takes_rows(const td_plan *plan, td_role role, const td_shape *s
     case TD_ROLE_CACHE_POSITION:
     case TD_ROLE_PAST_SEQUENCE_LENGTH:
     case TD_ROLE_CURRENT_SEQUENCE_LENGTH: *equal = true; return true;
+    case TD_ROLE_SOURCE_IDS: /* sources have lengths of their own */
     case TD_ROLE_CUMULATIVE_SEQUENCE_LENGTH:
     case TD_ROLE_BLOCK_TABLE: return false;
     case TD_ROLE_NUM_LOGITS_TO_KEEP:

@@ -20,7 +20,7 @@ static void check_ids(td_plan_build_ctx *b, const td_json *value, int64_t vocab)
 }
 
 static void check_all_ids(td_plan_build_ctx *b, int64_t vocab) {
-    static const char *const lists[] = {"suppress", "begin_suppress", "forced_first", "forced_last"};
+    static const char *const lists[] = {"suppress", "begin_suppress", "bad_words", "forced_first", "forced_last"};
     static const char *const prompts[] = {"languages",       "tasks",         "no_timestamps",
                                           "timestamp_begin", "previous_text", "no_speech"};
     const td_json *generation = td_json_get(b->config->root, "generation");

@@ -141,7 +141,7 @@ void td_plan_find_source(td_plan_build_ctx *b) {
     for (size_t k = 0; k < plan->n_steps && later && !plan->transducer.present; k++) {
         td_plan_session *s = &plan->sessions[plan->steps[k].session];
         s->takes_source = s->takes_tokens && td_plan_runs_only(plan, plan->steps[k].session, TD_WHEN_ONCE);
-        plan->source_prompt |= s->takes_source;
+        plan->source_prompt |= s->takes_source || td_plan_input_of_role(s, TD_ROLE_SOURCE_IDS) >= 0;
     }
 }
 

@@ -165,6 +165,15 @@ int32_t td_plan_token_input(const td_plan_session *s) {
     return -1;
 }
 
+/* Encoder and decoder in one graph: of two kinds of ids the decoder's are the timeline's, and what goes with the others
+ * is the source's. */
+static void tell_source(td_plan_session *s) {
+    int32_t ids = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS), mask = td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK);
+    if (ids < 0 || td_plan_input_of_role(s, TD_ROLE_DECODER_INPUT_IDS) < 0) return;
+    s->roles[ids] = TD_ROLE_SOURCE_IDS;
+    if (mask >= 0) s->roles[mask] = TD_ROLE_ENCODER_ATTENTION_MASK;
+}
+
 void td_plan_find_roles(td_plan_build_ctx *b, int32_t session) {
     td_plan_session *s = &b->plan->sessions[session];
     const td_config *c = b->config;
@@ -182,6 +191,7 @@ void td_plan_find_roles(td_plan_build_ctx *b, int32_t session) {
         if (role != TD_ROLE_NONE && td_plan_input_of_role(s, role) < 0) s->roles[i] = role;
     }
     if (td_plan_token_input(s) < 0) find_ids_by_use(s);
+    tell_source(s);
     int32_t token = td_plan_token_input(s);
     s->takes_tokens = token >= 0;
     if (token < 0) return;

@@ -56,6 +56,10 @@ treadle_status td_request_params(const treadle_generate_options *o, const td_con
         .n_suppress = c->generation.suppress.n,
         .begin_suppress = c->generation.begin_suppress.ids,
         .n_begin_suppress = c->generation.begin_suppress.n,
+        .bad_words = c->generation.bad_words.ids,
+        .n_bad_words = c->generation.bad_words.n,
+        .source_ngram_size = c->generation.source_ngram_size,
+        .min_new_tokens = c->generation.min_new_tokens,
         .forces_first = config && c->generation.forced_first >= 0,
         .forces_last = config && c->generation.forced_last >= 0,
         .forced_first = c->generation.forced_first,
@@ -189,7 +193,5 @@ treadle_status td_request_fill(treadle_generator *g, const treadle_generate_opti
     TD_TRY(fill_beams(&o, c, out, err));
     TD_TRY(copy_stops(g, &o, err));
     TD_TRY(copy_decoder_start(g, &o, out, err));
-    TD_TRY(td_request_params(&o, c, &g->arena, &out->sample, err));
-    out->sample.max_length = out->max_length;
-    return TREADLE_OK;
+    return td_request_params(&o, c, &g->arena, &out->sample, err);
 }

@@ -88,7 +88,6 @@ static treadle_status open_generation(td_transcriber *t, treadle_error *err) {
     if (options.beam.num_beams > 1024)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected num_beams of at most 1024, found %lld",
                        (long long)options.beam.num_beams);
-    options.sample.max_length = options.max_length;
     t->rules = (td_timestamp_rules){.begin = tc->timestamp_begin,
                                     .no_timestamps = tc->no_timestamps,
                                     .eos = c->tokens.eos.n ? c->tokens.eos.ids[0] : -1,

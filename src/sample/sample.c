@@ -79,26 +79,47 @@ static void penalise_repetition(td_sampler *s, float penalty, const int32_t *seq
     }
 }
 
-static void ban_repeated_ngrams(td_sampler *s, size_t size, const int32_t *sequence, size_t n) {
-    if (n + 1 < size) return;
-    const int32_t *prefix = sequence + (n + 1 - size); /* the last size - 1 tokens */
-    for (size_t i = 0; i + size <= n; i++) {
-        int32_t next = sequence[i + size - 1];
-        if (memcmp(sequence + i, prefix, (size - 1) * sizeof *sequence) == 0 && next >= 0 && (size_t)next < s->vocab)
-            s->scores[next] = -INFINITY;
+static void forbid(td_sampler *s, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (ids[i] >= 0 && (size_t)ids[i] < s->vocab) s->scores[ids[i]] = -INFINITY;
+}
+
+/* What would end the sequence in an n-gram of a text. */
+static void ban_ngrams(td_sampler *s, int64_t ngram, const int32_t *text, size_t n_text, td_sequence_so_far q) {
+    if (ngram <= 0 || (uint64_t)ngram > q.n + 1) return;
+    size_t before = (size_t)ngram - 1;
+    for (size_t i = 0; i + before < n_text; i++)
+        if (memcmp(text + i, q.ids + (q.n - before), before * sizeof *text) == 0) forbid(s, text + i + before, 1);
+}
+
+static bool is_end(const td_sample_params *p, int32_t id) {
+    for (size_t i = 0; i < p->n_eos; i++)
+        if (p->eos[i] == id) return true;
+    return false;
+}
+
+/* The last ids of words whose other ids the sequence ends in; an end token is no word. */
+static void ban_words(td_sampler *s, const td_sample_params *p, td_sequence_so_far q) {
+    for (size_t i = 0, next; i < p->n_bad_words; i = next) {
+        const int32_t *word = p->bad_words + i;
+        size_t n = 0;
+        while (word[n] >= 0) n++;
+        next = i + n + 1;
+        if (!n || n > q.n + 1 || (n == 1 && is_end(p, word[0]))) continue;
+        if (memcmp(word, q.ids + (q.n + 1 - n), (n - 1) * sizeof *word) == 0) forbid(s, word + n - 1, 1);
     }
+}
+
+static bool is_early(const td_sample_params *p, td_sequence_so_far q) {
+    return (p->min_length > 0 && (uint64_t)p->min_length > q.n) ||
+           (p->min_new_tokens > 0 && (uint64_t)p->min_new_tokens > q.n - q.n_prompt);
 }
 
 /* Returns false if no processor that also binds greedy choice does anything here. */
 static bool has_penalties(const td_sample_params *p, td_sequence_so_far q) {
-    return p->repetition_penalty != 1 || p->no_repeat_ngram_size > 0 ||
-           (p->min_length > 0 && (uint64_t)p->min_length > q.n) || p->n_suppress || p->timestamps ||
+    return p->repetition_penalty != 1 || p->no_repeat_ngram_size > 0 || (p->source_ngram_size > 0 && q.n_source) ||
+           p->n_bad_words || is_early(p, q) || p->n_suppress || p->timestamps ||
            (p->n_begin_suppress && q.n == q.n_prompt) || (p->forces_first && q.n == q.n_prompt) || p->forces_last;
-}
-
-static void forbid(td_sampler *s, const int32_t *ids, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] >= 0 && (size_t)ids[i] < s->vocab) s->scores[ids[i]] = -INFINITY;
 }
 
 static void force(td_sampler *s, int32_t id) {
@@ -110,14 +131,15 @@ static void force(td_sampler *s, int32_t id) {
 /* Over scores[vocab], which hold logits or log probabilities. */
 static void penalise(td_sampler *s, const td_sample_params *p, td_sequence_so_far q) {
     if (p->repetition_penalty != 1) penalise_repetition(s, (float)p->repetition_penalty, q.ids, q.n);
-    if (p->no_repeat_ngram_size > 0 && (uint64_t)p->no_repeat_ngram_size <= q.n + 1)
-        ban_repeated_ngrams(s, (size_t)p->no_repeat_ngram_size, q.ids, q.n);
-    if (p->min_length > 0 && (uint64_t)p->min_length > q.n) forbid(s, p->eos, p->n_eos);
+    ban_ngrams(s, p->no_repeat_ngram_size, q.ids, q.n, q);
+    ban_ngrams(s, p->source_ngram_size, q.source, q.n_source, q);
+    ban_words(s, p, q);
+    if (is_early(p, q)) forbid(s, p->eos, p->n_eos);
     forbid(s, p->suppress, p->n_suppress);
     if (q.n == q.n_prompt) forbid(s, p->begin_suppress, p->n_begin_suppress);
     if (p->timestamps) td_sample_apply_timestamps(p->timestamps, s->scores, s->vocab, q);
     if (p->forces_first && q.n == q.n_prompt) force(s, p->forced_first);
-    if (p->forces_last && (uint64_t)p->max_length == q.n + 1) force(s, p->forced_last);
+    if (p->forces_last && q.limit == q.n + 1) force(s, p->forced_last);
 }
 
 /* --- candidates: a heap with the best at 0; what was taken off stands behind it, the best last */

@@ -10,18 +10,20 @@
 
 typedef struct td_sample_params {
     bool do_sample;
-    double temperature;                       /* 0: greedy */
-    int64_t top_k;                            /* 0: off, 1: greedy */
-    double top_p, min_p;                      /* 1, 0: off */
-    double repetition_penalty;                /* 1: off */
-    int64_t no_repeat_ngram_size, min_length; /* 0: off */
-    const int32_t *eos;                       /* borrowed, as the other lists */
+    double temperature;                        /* 0: greedy */
+    int64_t top_k;                             /* 0: off, 1: greedy */
+    double top_p, min_p;                       /* 1, 0: off */
+    double repetition_penalty;                 /* 1: off */
+    int64_t no_repeat_ngram_size, min_length;  /* 0: off */
+    int64_t source_ngram_size, min_new_tokens; /* 0: off. No n-gram of the encoder's ids; no end before so many */
+    const int32_t *eos;                        /* borrowed, as the other lists */
     size_t n_eos;
     const int32_t *suppress, *begin_suppress; /* never chosen; not chosen as the first new token */
     size_t n_suppress, n_begin_suppress;
-    bool forces_first, forces_last; /* the first new token, and the one that makes max_length, are given */
+    const int32_t *bad_words;       /* never complete: the ids of each, then -1 */
+    size_t n_bad_words;             /* numbers in it */
+    bool forces_first, forces_last; /* the first new token, and the one that fills a sequence's limit, are given */
     int32_t forced_first, forced_last;
-    int64_t max_length;                          /* of the sequence, for forced_last */
     const struct td_timestamp_rules *timestamps; /* NULL: none */
 } td_sample_params;
 
@@ -57,6 +59,9 @@ int64_t td_argmax(const float *values, size_t n);
 typedef struct td_sequence_so_far {
     const int32_t *ids; /* prompt and new tokens */
     size_t n, n_prompt;
+    size_t limit;          /* tokens that it ends at; 0: not known, as of a run that goes on later */
+    const int32_t *source; /* [n_source]: what the encoder got, for source_ngram_size */
+    size_t n_source;
 } td_sequence_so_far;
 
 /* The next token after a sequence, from logits[vocab]. TREADLE_RUN: no token has a probability.

@@ -16,8 +16,8 @@ static int64_t kept(const td_sample_params *params, const float *logits, size_t 
     treadle_error err = {0};
     int64_t count = -1;
     CHECK_OK(td_sampler_init(&sampler, vocab, &err), &err);
-    treadle_status status =
-        td_sampler_distribution(&sampler, params, logits, (td_sequence_so_far){sequence, n, n}, out, &count, &err);
+    treadle_status status = td_sampler_distribution(
+        &sampler, params, logits, (td_sequence_so_far){.ids = sequence, .n = n, .n_prompt = n}, out, &count, &err);
     td_sampler_free(&sampler);
     return status == TREADLE_OK ? count : -1;
 }
@@ -121,7 +121,9 @@ TEST(repetition_and_ngrams_see_the_whole_sequence) {
     params = plain();
     params.do_sample = false;
     params.no_repeat_ngram_size = 1;
-    CHECK_OK(td_sampler_choose(&sampler, &params, logits, (td_sequence_so_far){sequence, 7, 7}, NULL, &id, &err), &err);
+    CHECK_OK(td_sampler_choose(&sampler, &params, logits, (td_sequence_so_far){.ids = sequence, .n = 7, .n_prompt = 7},
+                               NULL, &id, &err),
+             &err);
     CHECK_EQ_INT(id, 3);
     td_sampler_free(&sampler);
 }
@@ -159,7 +161,7 @@ TEST(draws_follow_the_distribution) {
     td_sample_params params = plain();
     for (int i = 0; i < DRAWS; i++) {
         int32_t id = 0;
-        CHECK_OK(td_sampler_choose(&sampler, &params, logits, (td_sequence_so_far){NULL, 0, 0}, &rng, &id, &err), &err);
+        CHECK_OK(td_sampler_choose(&sampler, &params, logits, (td_sequence_so_far){0}, &rng, &id, &err), &err);
         counts[id]++;
     }
     for (int i = 0; i < 3; i++) CHECK_NEAR((double)counts[i] / DRAWS, want[i], 0.015);
