@@ -114,7 +114,7 @@ TREADLE_API size_t treadle_report_count(const treadle_report *report);
 TREADLE_API size_t treadle_report_errors(const treadle_report *report); /* how many of them are errors */
 /* index < treadle_report_count. */
 TREADLE_API void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out);
-/* {"messages": [{"level": "error|warning|note", "pointer", "line", "column", "message"}]}; treadle_free. */
+/* {"messages": [{"level": "error|warning|note", "file", "pointer", "line", "column", "message"}]}; treadle_free. */
 TREADLE_API treadle_status treadle_report_json(const treadle_report *report, char **out_json, treadle_error *error);
 
 /* The expanded config with the origin of every value, and the plan. json: {"config": {...}, "origins": {pointer:
@@ -131,8 +131,9 @@ TREADLE_API treadle_status treadle_model_convert_config(const char *path, const 
                                                         char **out_json, treadle_report **report, treadle_error *error);
 
 /* Sessions, inputs and outputs, state, ops, weights, and the memory that a timeline of context_length tokens takes
- * (0: the model's max_length). json: {"sessions": [{"name", then as treadle_file_inspect}], "state": [...],
- * "memory": {"context_length", "weights_bytes", "state_bytes"}, "metadata"}; else text for people. treadle_free. */
+ * (0: the model's max_length). json: {"sessions": [{"name", "file", then as treadle_file_inspect}], "plan": as
+ * treadle_model_explain, "memory": {"context_length", "weights_bytes", "state_bytes"}, "metadata": the config's, if it
+ * has one}; else text for people. treadle_free. */
 TREADLE_API treadle_status treadle_model_inspect(const char *path, const treadle_model_options *options,
                                                  int64_t context_length, bool json, char **out, treadle_error *error);
 

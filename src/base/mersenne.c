@@ -24,7 +24,7 @@ static void refill(td_mersenne *m) {
     m->at = 0;
 }
 
-uint32_t td_mersenne_u32(td_mersenne *m) {
+static uint32_t next_u32(td_mersenne *m) {
     if (m->at == N) refill(m);
     uint32_t x = m->words[m->at++];
     x ^= x >> 11;
@@ -34,7 +34,7 @@ uint32_t td_mersenne_u32(td_mersenne *m) {
 }
 
 double td_mersenne_double(td_mersenne *m) {
-    uint32_t high = td_mersenne_u32(m) >> 5, low = td_mersenne_u32(m) >> 6;
+    uint32_t high = next_u32(m) >> 5, low = next_u32(m) >> 6;
     return (high * 67108864.0 + low) / 9007199254740992.0;
 }
 

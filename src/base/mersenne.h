@@ -16,7 +16,6 @@ typedef struct td_mersenne {
 } td_mersenne;
 
 void td_mersenne_seed(td_mersenne *m, uint32_t seed);
-uint32_t td_mersenne_u32(td_mersenne *m);
 double td_mersenne_double(td_mersenne *m); /* in [0, 1), 53 bits */
 double td_mersenne_normal(td_mersenne *m); /* mean 0, deviation 1, by the polar method */
 

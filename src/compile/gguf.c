@@ -17,7 +17,7 @@ static const uint8_t type_bytes[TD_GGUF_TYPES] = {
     [TD_GGUF_UINT64] = 8, [TD_GGUF_INT64] = 8, [TD_GGUF_FLOAT64] = 8,
 };
 
-const char *td_gguf_type_name(td_gguf_type type) {
+static const char *type_name(td_gguf_type type) {
     static const char *const names[] = {"uint8", "int8",   "uint16", "int16",  "uint32", "int32",  "float32",
                                         "bool",  "string", "array",  "uint64", "int64",  "float64"};
     return (unsigned)type < TD_COUNT(names) ? names[type] : "unknown type";
@@ -340,7 +340,7 @@ bool td_gguf_double_at(const td_gguf_value *value, uint64_t index, double *out) 
 }
 
 static treadle_status wrong_type(const td_gguf_value *v, const char *key, const char *wanted, treadle_error *err) {
-    return td_fail(err, TREADLE_FORMAT, "key '%s' is %s, expected %s", key, td_gguf_type_name(v->type), wanted);
+    return td_fail(err, TREADLE_FORMAT, "key '%s' is %s, expected %s", key, type_name(v->type), wanted);
 }
 
 treadle_status td_gguf_get_int(const td_gguf *gguf, const char *key, int64_t low, int64_t high, int64_t fallback,

@@ -59,7 +59,6 @@ const td_gguf_value *td_gguf_find(const td_gguf *gguf, const char *key); /* NULL
  * fit. Booleans are 0 and 1. */
 bool td_gguf_int_at(const td_gguf_value *value, uint64_t index, int64_t *out);
 bool td_gguf_double_at(const td_gguf_value *value, uint64_t index, double *out);
-const char *td_gguf_type_name(td_gguf_type type);
 
 /* Values by key: absent gives the fallback; another type, or outside [low, high], is an error that names the key. */
 treadle_status td_gguf_get_int(const td_gguf *gguf, const char *key, int64_t low, int64_t high, int64_t fallback,

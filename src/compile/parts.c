@@ -173,7 +173,7 @@ static treadle_status layer_linear(td_builder *b, int64_t layer, const char *wha
                               x, out);
 }
 
-treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out) {
+static treadle_status feed_forward(td_builder *b, int64_t layer, td_str x, td_str *out) {
     td_graph *g = &b->graph;
     td_str gate, up;
     TD_TRY(layer_linear(b, layer, "mlp.gate", TD_LT_GATE, TD_LT_GATE_BIAS, x, &gate));
@@ -195,7 +195,7 @@ static treadle_status build_layer(td_builder *b, int64_t layer, td_stream *strea
     TD_TRY(td_part_attention(b, layer, x, &stream->branch));
     TD_TRY(td_part_norm(b, td_graph_name(g, "layers.%lld.mlp.norm", (long long)layer), stream, TD_NORM_RMS,
                         t[TD_LT_FFN_NORM], NULL, true, &x));
-    return td_part_mlp(b, layer, x, &stream->branch);
+    return feed_forward(b, layer, x, &stream->branch);
 }
 
 treadle_status td_part_decoder(td_builder *b) {

@@ -49,7 +49,6 @@ td_str td_part_activation(td_builder *b, td_str name, td_activation activation, 
 
 treadle_status td_part_attention_setup(td_builder *b); /* inputs, tables, masks */
 treadle_status td_part_attention(td_builder *b, int64_t layer, td_str x, td_str *out);
-treadle_status td_part_mlp(td_builder *b, int64_t layer, td_str x, td_str *out);
 
 /* Whole graphs with their inputs and outputs: a decoder on its own (parts.c); the two halves of a speech recogniser, of
  * which the encoder makes the keys and values that the decoder's cross-attention reads (parts_speech.c). */

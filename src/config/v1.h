@@ -67,7 +67,6 @@ void td_v1_add_session(td_v1 *v, td_str name, const td_json *section, const td_j
 void td_v1_stages(td_v1 *v); /* v1_stages.c: decoder.pipeline and vision.pipeline */
 td_json *td_v1_step(td_v1 *v, td_str session, const char *when, const td_json *origin);
 void td_v1_wire(td_v1 *v, td_str from, td_str output, td_str to, td_str input, const td_json *origin);
-char *td_v1_fill(td_v1 *v, td_str pattern, int64_t layer);
 void td_v1_flow(td_v1 *v);       /* v1_flow.c: flow, wires, state */
 void td_v1_generation(td_v1 *v); /* v1_generation.c: tokens and search */
 void td_v1_preprocessing(td_v1 *v);

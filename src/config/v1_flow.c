@@ -212,6 +212,18 @@ static void add_recurrent(td_v1 *v) {
     }
 }
 
+/* The name of one layer; NULL: the pattern has no %d, or out of memory. */
+static char *fill_layer(td_v1 *v, td_str pattern, int64_t layer) {
+    for (size_t i = 0; i + 1 < pattern.n; i++) {
+        if (pattern.p[i] != '%' || pattern.p[i + 1] != 'd') continue;
+        char *text = td_arena_printf(&v->c->arena, "%.*s%lld%.*s", (int)i, pattern.p, (long long)layer,
+                                     (int)(pattern.n - i - 2), pattern.p + i + 2);
+        if (!text) v->failed = true;
+        return text;
+    }
+    return NULL;
+}
+
 /* Convolution states per layer, where their names are not those that are found anyway. */
 static void add_conv_states(td_v1 *v, const td_json *decoder) {
     const td_json *past = td_json_get(td_json_get(decoder, "inputs"), "past_conv_names");
@@ -224,21 +236,9 @@ static void add_conv_states(td_v1 *v, const td_json *decoder) {
     for (const td_json *t = types && types->kind == TD_JSON_ARRAY ? types->first : NULL; t && layer < MAX_LAYERS;
          t = t->next, layer++) {
         if (t->kind != TD_JSON_STRING || td_str_is(t->string, "full_attention")) continue;
-        char *input = td_v1_fill(v, past->string, layer), *output = td_v1_fill(v, present->string, layer);
+        char *input = fill_layer(v, past->string, layer), *output = fill_layer(v, present->string, layer);
         if (input && output) add_pair(v, session, td_str_from(input), td_str_from(output), past);
     }
-}
-
-/* The name of one layer; NULL: the pattern has no %d, or out of memory. */
-char *td_v1_fill(td_v1 *v, td_str pattern, int64_t layer) {
-    for (size_t i = 0; i + 1 < pattern.n; i++) {
-        if (pattern.p[i] != '%' || pattern.p[i + 1] != 'd') continue;
-        char *text = td_arena_printf(&v->c->arena, "%.*s%lld%.*s", (int)i, pattern.p, (long long)layer,
-                                     (int)(pattern.n - i - 2), pattern.p + i + 2);
-        if (!text) v->failed = true;
-        return text;
-    }
-    return NULL;
 }
 
 /* What three-dimensional positions need; whether there are any, the graph says. */

@@ -79,9 +79,6 @@ typedef struct td_ort_buffer {
 } td_ort_buffer;
 const td_ort_buffer *td_ort_buffer_of(const td_ort *ort, const td_tensor *tensor); /* NULL: not one of this library */
 
-/* TREADLE_UNSUPPORTED for types that ONNX Runtime does not know. */
-treadle_status td_ort_dtype(td_dtype dtype, ONNXTensorElementDataType *out, treadle_error *err);
-
 /* A scratch buffer for inputs that must be made dense; grows, is reused from run to run. */
 typedef struct td_ort_scratch {
     void *data; /* td_free_aligned */

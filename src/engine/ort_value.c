@@ -17,7 +17,8 @@ static const struct {
     {TD_FLOAT8E8M0, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT8E8M0},
 };
 
-treadle_status td_ort_dtype(td_dtype dtype, ONNXTensorElementDataType *out, treadle_error *err) {
+/* TREADLE_UNSUPPORTED for types that ONNX Runtime does not know. */
+static treadle_status ort_dtype(td_dtype dtype, ONNXTensorElementDataType *out, treadle_error *err) {
     if (dtype > TD_UNDEFINED && dtype <= TD_FLOAT4E2M1) return *out = (ONNXTensorElementDataType)dtype, TREADLE_OK;
     for (size_t i = 0; i < TD_COUNT(other_numbers); i++)
         if (other_numbers[i].dtype == dtype) return *out = other_numbers[i].type, TREADLE_OK;
@@ -58,9 +59,9 @@ static char no_elements[64];
 
 treadle_status td_ort_wrap(const td_ort *ort, const td_tensor *dense, const OrtMemoryInfo *memory, OrtValue **out,
                            treadle_error *err) {
-    ONNXTensorElementDataType type;
+    ONNXTensorElementDataType type = 0;
     size_t bytes;
-    TD_TRY(td_ort_dtype(dense->dtype, &type, err));
+    TD_TRY(ort_dtype(dense->dtype, &type, err));
     if (!td_tensor_bytes(dense, &bytes)) return td_fail(err, TREADLE_LIMIT, "a tensor is larger than memory can be");
     TD_ORT_TRY(ort->api.CreateTensorWithDataAsOrtValue(memory, bytes ? dense->data : no_elements, bytes,
                                                        dense->shape.dims, (size_t)dense->shape.rank, type, out),

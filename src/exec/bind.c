@@ -29,7 +29,7 @@ bool td_exec_alloc_nothing(td_exec *e) {
     return e->nothing != NULL;
 }
 
-void td_exec_zero_rows(const td_exec *e, const td_light_port *port, td_value *value) {
+static void zero_rows(const td_exec *e, const td_light_port *port, td_value *value) {
     td_shape shape;
     size_t bytes;
     zero_shape(port, &shape, &bytes);
@@ -115,7 +115,7 @@ static treadle_status bind_input(td_exec *e, const td_exec_run *run, int32_t ses
     case TD_FEED_NONE: break;
     }
     if (found) *value = *found;
-    else if (!port->optional) td_exec_zero_rows(e, port, value);
+    else if (!port->optional) zero_rows(e, port, value);
     return TREADLE_OK;
 }
 

@@ -54,7 +54,6 @@ const td_value *td_exec_wire_value(const td_exec *exec, const td_exec_run *run, 
  * places. */
 treadle_status td_exec_splice(td_exec *exec, const td_exec_run *run, int32_t session, size_t input,
                               const td_value **value, treadle_error *err);
-void td_exec_zero_rows(const td_exec *exec, const td_light_port *port, td_value *value);
 /* After a session's run: wires that hold, cross caches. */
 treadle_status td_exec_keep(td_exec *exec, const td_exec_run *run, int32_t session, treadle_error *err);
 void td_exec_choose_given(td_exec *exec);   /* given.c: once, when contexts and state are there */

@@ -206,17 +206,6 @@ const td_light_port *td_light_output(const td_light *l, size_t i) {
     return i < l->graph.n_outputs ? &l->outputs[i] : NULL;
 }
 
-static ptrdiff_t find_port(const td_light_port *ports, size_t n, td_str name) {
-    for (size_t i = 0; i < n; i++)
-        if (td_str_equal(ports[i].name, name)) return (ptrdiff_t)i;
-    return -1;
-}
-
-ptrdiff_t td_light_find_input(const td_light *l, td_str name) { return find_port(l->inputs, l->graph.n_inputs, name); }
-ptrdiff_t td_light_find_output(const td_light *l, td_str name) {
-    return find_port(l->outputs, l->graph.n_outputs, name);
-}
-
 bool td_light_can_pick_rows(const td_light *l, size_t output) {
     if (output >= l->graph.n_outputs || !l->pick_marks) return false;
     if (l->pick_marks[output] != TD_PICK_ASKED) return l->pick_marks[output] == TD_PICK_HERE;

@@ -60,8 +60,6 @@ size_t td_light_n_inputs(const td_light *light);
 size_t td_light_n_outputs(const td_light *light);
 const td_light_port *td_light_input(const td_light *light, size_t index);
 const td_light_port *td_light_output(const td_light *light, size_t index);
-ptrdiff_t td_light_find_input(const td_light *light, td_str name); /* -1: none */
-ptrdiff_t td_light_find_output(const td_light *light, td_str name);
 
 treadle_status td_light_ctx_new(const td_light *light, td_light_ctx **out, treadle_error *err);
 void td_light_ctx_free(td_light_ctx *ctx);

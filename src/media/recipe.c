@@ -14,10 +14,11 @@
 
 #include <stdio.h>
 
+/* Ends with a NULL name. */
 #define STEP_ROW(name, kind, keys, read, member, function, bits)                                                       \
     {name, TD_STEP_##kind, keys, read, .member = function, .flags = bits},
 #define X STEP_ROW
-const td_step_row td_step_rows[] = {
+static const td_step_row rows[] = {
 #include "media/steps.inc"
     {0},
 };
@@ -112,7 +113,7 @@ static const td_step_row *find_row(td_step_reader *r) {
     td_str name = td_json_string_or(r->step, "step", "");
     const char *names[64];
     size_t n = 0;
-    for (const td_step_row *row = td_step_rows; row->name; row++) {
+    for (const td_step_row *row = rows; row->name; row++) {
         if (td_str_is(name, row->name)) return row;
         if (n < TD_COUNT(names)) names[n++] = row->name;
     }

@@ -88,7 +88,6 @@ enum {
     TD_STEP_CLIPS = 1, /* makes clips of one length: left out where the whole waveform is wanted */
     TD_STEP_MOVES = 2, /* changes how many samples or frames there are */
 };
-extern const td_step_row td_step_rows[]; /* ends with a NULL name */
 
 struct td_step {
     const td_step_row *row;

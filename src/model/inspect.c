@@ -69,7 +69,8 @@ static bool add_weight(void *ctx, const td_onnx_tensor *t) {
     return true;
 }
 
-int64_t td_inspect_weight_bytes(const td_signature *s) {
+/* Weights as stored, in bytes. */
+static int64_t weight_bytes(const td_signature *s) {
     weights all = {0};
     int64_t total = 0;
     td_onnx_each_tensor(s->model, add_weight, &all);
@@ -165,7 +166,7 @@ static int64_t length_or_default(const treadle_model *m, int64_t context_length)
 static int64_t all_weights(const treadle_model *m) {
     int64_t total = 0;
     for (size_t i = 0; i < m->plan->n_sessions; i++)
-        if (m->plan->sessions[i].signature) total += td_inspect_weight_bytes(m->plan->sessions[i].signature);
+        if (m->plan->sessions[i].signature) total += weight_bytes(m->plan->sessions[i].signature);
     return total;
 }
 
@@ -231,7 +232,7 @@ static treadle_status text_session(const td_plan_session *s, td_buf *out, treadl
     for (size_t i = 0; status == TREADLE_OK && i < n; i++)
         td_buf_printf(out, "    %6zu %.*s::%.*s%s\n", ops[i].n, TD_STR_ARGS(domain_text(ops[i].domain)),
                       TD_STR_ARGS(ops[i].op_type), ops[i].supported ? "" : "  (missing)");
-    td_buf_printf(out, "  weights: %.1f MB\n", (double)td_inspect_weight_bytes(s->signature) / 1e6);
+    td_buf_printf(out, "  weights: %.1f MB\n", (double)weight_bytes(s->signature) / 1e6);
     td_arena_free(&arena);
     return status;
 }

@@ -37,7 +37,5 @@ treadle_status td_model_inspect(const treadle_model *model, int64_t context_leng
                                 treadle_error *err);
 /* One file's members as treadle_file_inspect says, into an open object. */
 treadle_status td_inspect_file(const td_signature *signature, td_json_writer *w, treadle_error *err);
-/* Weights as stored, in bytes. */
-int64_t td_inspect_weight_bytes(const td_signature *signature);
 
 #endif

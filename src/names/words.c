@@ -16,5 +16,4 @@ const char *const td_alignment_words[] = {TD_ALIGNMENT_LIST(TD_WORD_TEXT) NULL};
 const char *const td_pooling_words[] = {TD_POOLING_LIST(TD_WORD_TEXT) NULL};
 const char *const td_preprocess_format_words[] = {TD_PREPROCESS_FORMAT_LIST(TD_WORD_TEXT) NULL};
 const char *const td_preset_words[] = {TD_PRESET_LIST(TD_WORD_TEXT) NULL};
-const char *const td_processor_words[] = {TD_PROCESSOR_LIST(TD_WORD_TEXT) NULL};
 const char *const td_role_words[] = {TD_ROLE_LIST(TD_WORD_TEXT) NULL};

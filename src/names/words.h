@@ -70,16 +70,6 @@
     X(TRANSDUCER, "transducer")                                                                                        \
     X(FEATURE_EXTRACTION, "feature-extraction")
 
-/* Logits processors in the order in which they work. */
-#define TD_PROCESSOR_LIST(X)                                                                                           \
-    X(REPETITION_PENALTY, "repetition_penalty")                                                                        \
-    X(NO_REPEAT_NGRAM, "no_repeat_ngram_size")                                                                         \
-    X(MIN_LENGTH, "min_length")                                                                                        \
-    X(TEMPERATURE, "temperature")                                                                                      \
-    X(TOP_K, "top_k")                                                                                                  \
-    X(TOP_P, "top_p")                                                                                                  \
-    X(MIN_P, "min_p")
-
 /* Graph inputs whose values the runtime makes. */
 #define TD_ROLE_LIST(X)                                                                                                \
     X(INPUT_IDS, "input_ids")                 /* [batch, n] */                                                         \
@@ -158,11 +148,6 @@ typedef enum td_engine_kind {
     TD_ENGINE_LIST(TD_WORD_ROW)
 #undef TD_WORD_ROW
 } td_engine_kind;
-typedef enum td_processor {
-#define TD_WORD_ROW(name, text) TD_PROCESSOR_##name,
-    TD_PROCESSOR_LIST(TD_WORD_ROW)
-#undef TD_WORD_ROW
-} td_processor;
 typedef enum td_role {
 #define TD_WORD_ROW(name, text) TD_ROLE_##name,
     TD_ROLE_LIST(TD_WORD_ROW)
@@ -182,7 +167,6 @@ extern const char *const td_alignment_words[];
 extern const char *const td_pooling_words[];
 extern const char *const td_preprocess_format_words[];
 extern const char *const td_preset_words[];
-extern const char *const td_processor_words[];
 extern const char *const td_role_words[];
 
 #endif

@@ -112,7 +112,7 @@ bool td_wire_flush(td_wire_sink *s) {
     return !s->failed;
 }
 
-void td_wire_put_bytes(td_wire_sink *s, const void *bytes, size_t n) {
+static void put_bytes(td_wire_sink *s, const void *bytes, size_t n) {
     s->n += n;
     if (!s->out || !n) return;
     if (!s->drain || n < DRAIN_BYTES) td_buf_append(s->out, bytes, n);
@@ -129,7 +129,7 @@ void td_wire_put_varint(td_wire_sink *s, uint64_t value) {
         value >>= 7;
     }
     bytes[n++] = (uint8_t)value;
-    td_wire_put_bytes(s, bytes, n);
+    put_bytes(s, bytes, n);
 }
 
 void td_wire_put_tag(td_wire_sink *s, uint32_t number, td_wire_type type) {
@@ -146,11 +146,11 @@ void td_wire_put_float(td_wire_sink *s, uint32_t number, float value) {
     memcpy(&bits, &value, sizeof bits);
     uint8_t bytes[4] = {(uint8_t)bits, (uint8_t)(bits >> 8), (uint8_t)(bits >> 16), (uint8_t)(bits >> 24)};
     td_wire_put_tag(s, number, TD_WIRE_I32);
-    td_wire_put_bytes(s, bytes, sizeof bytes);
+    put_bytes(s, bytes, sizeof bytes);
 }
 
 void td_wire_put_str(td_wire_sink *s, uint32_t number, td_str text) {
     td_wire_put_tag(s, number, TD_WIRE_LEN);
     td_wire_put_varint(s, text.n);
-    td_wire_put_bytes(s, text.p, text.n);
+    put_bytes(s, text.p, text.n);
 }

@@ -57,7 +57,6 @@ typedef struct td_wire_sink {
 } td_wire_sink;
 
 bool td_wire_flush(td_wire_sink *s); /* what out still holds goes to drain */
-void td_wire_put_bytes(td_wire_sink *s, const void *bytes, size_t n);
 void td_wire_put_varint(td_wire_sink *s, uint64_t value);
 void td_wire_put_tag(td_wire_sink *s, uint32_t number, td_wire_type type);
 void td_wire_put_int(td_wire_sink *s, uint32_t number, int64_t value);

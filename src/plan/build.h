@@ -114,8 +114,6 @@ void td_plan_check_wires(td_plan_build_ctx *b);    /* wire.c: once the steps are
 void td_plan_find_wires(td_plan_build_ctx *b);     /* feed.c */
 void td_plan_hold_features(td_plan_build_ctx *b);  /* flow.c: once the steps are final */
 void td_plan_promote(td_plan_build_ctx *b);        /* flow.c */
-void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);
-void td_plan_classify(td_plan_build_ctx *b);       /* classify.c: adds the steps of several sessions */
 void td_plan_find_loops(td_plan_build_ctx *b);     /* loop.c */
 void td_plan_find_splices(td_plan_build_ctx *b);   /* splice.c */
 void td_plan_find_only_logits(td_plan *plan);      /* loop.c */
@@ -165,8 +163,6 @@ bool td_plan_ports_fit(const td_light_port *out, const td_light_port *in);
 bool td_plan_output_is_used(const td_plan *plan, int32_t session, int32_t output, int32_t beside);
 
 /* flow.c */
-void td_plan_add_step(td_plan_build_ctx *b, int32_t session, td_when when);
-void td_plan_classify(td_plan_build_ctx *b);                      /* classify.c: adds the steps of several sessions */
 int32_t td_plan_first_step(const td_plan *plan, int32_t session); /* -1: none */
 bool td_plan_runs_only(const td_plan *plan, int32_t session, td_when when);
 /* True if a step of one and a step of the other may run in the same round. */

@@ -1,7 +1,8 @@
 /* sample/sample.h - from logits to a token: processors and the draw.
  *
- * The processors work in the order of TD_PROCESSOR_LIST, each as transformers defines it. Nothing is allocated while
- * choosing: the scratch belongs to the sampler, which serves any number of rows in turn. One thread at a time. */
+ * The processors work in this order, each as transformers defines it: repetition penalty, no-repeat n-gram, min_length,
+ * temperature, top_k, top_p, min_p. Nothing is allocated while choosing: the scratch belongs to the sampler, which
+ * serves any number of rows in turn. One thread at a time. */
 #ifndef TD_SAMPLE_SAMPLE_H
 #define TD_SAMPLE_SAMPLE_H
 

@@ -3,14 +3,15 @@
 
 #include "base/alloc.h"
 
-treadle_status td_decoding_open(td_decoding *decoding, const td_tokenizer *tokenizer, bool eager, treadle_error *err) {
+static treadle_status open_decoding(td_decoding *decoding, const td_tokenizer *tokenizer, bool eager,
+                                    treadle_error *err) {
     *decoding = (td_decoding){.tokenizer = tokenizer, .eager = eager, .err = err};
     /* One more state than decoders: for a tokenizer without any, whose tokens are joined by spaces. */
     decoding->states = td_alloc_zero(tokenizer->decoders.n + 1, sizeof *decoding->states);
     return decoding->states ? TREADLE_OK : td_fail_memory(err, "a decoder", 0);
 }
 
-void td_decoding_close(td_decoding *decoding) {
+static void close_decoding(td_decoding *decoding) {
     for (size_t i = 0; decoding->states && i <= decoding->tokenizer->decoders.n; i++) {
         td_buf_free(&decoding->states[i].held);
         td_buf_free(&decoding->states[i].scratch);
@@ -21,7 +22,7 @@ void td_decoding_close(td_decoding *decoding) {
     decoding->states = NULL;
 }
 
-void td_decoding_reset(td_decoding *decoding) {
+static void reset_decoding(td_decoding *decoding) {
     for (size_t i = 0; i <= decoding->tokenizer->decoders.n; i++) {
         td_decoder_state *state = &decoding->states[i];
         state->n = state->m = 0;
@@ -32,7 +33,7 @@ void td_decoding_reset(td_decoding *decoding) {
     }
 }
 
-treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_special) {
+static treadle_status decode_token(td_decoding *decoding, int32_t id, bool skip_special) {
     const td_tokenizer *tokenizer = decoding->tokenizer;
     const td_added_token *added = td_added_by_id(&tokenizer->added, id);
     td_str token = added ? added->pattern : tokenizer->model_kind->token(tokenizer->model, id);
@@ -46,7 +47,7 @@ treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_sp
     return td_decoding_send(decoding, 0, token, true, true);
 }
 
-treadle_status td_decoding_finish(td_decoding *decoding) {
+static treadle_status finish_decoding(td_decoding *decoding) {
     const td_steps *steps = &decoding->tokenizer->decoders;
     for (size_t i = 0; i < steps->n; i++) TD_TRY(steps->items[i].kind->decode(steps->items[i].data, decoding, i, NULL));
     return TREADLE_OK;
@@ -55,18 +56,18 @@ treadle_status td_decoding_finish(td_decoding *decoding) {
 treadle_status td_tokenizer_decode(const td_tokenizer *tokenizer, const int32_t *ids, size_t n, bool skip_special,
                                    td_buf *out, treadle_error *err) {
     td_decoding decoding;
-    TD_TRY(td_decoding_open(&decoding, tokenizer, false, err));
+    TD_TRY(open_decoding(&decoding, tokenizer, false, err));
     decoding.out = out;
     treadle_status status = TREADLE_OK;
-    for (size_t i = 0; i < n && status == TREADLE_OK; i++) status = td_decoding_token(&decoding, ids[i], skip_special);
-    if (status == TREADLE_OK) status = td_decoding_finish(&decoding);
-    td_decoding_close(&decoding);
+    for (size_t i = 0; i < n && status == TREADLE_OK; i++) status = decode_token(&decoding, ids[i], skip_special);
+    if (status == TREADLE_OK) status = finish_decoding(&decoding);
+    close_decoding(&decoding);
     return status;
 }
 
 /* --- the stream */
 
-bool td_decoding_can_stream(const td_tokenizer *tokenizer) {
+static bool can_stream(const td_tokenizer *tokenizer) {
     bool joined = false;
     for (size_t i = 0; i < tokenizer->decoders.n; i++) {
         const td_step *step = &tokenizer->decoders.items[i];
@@ -89,21 +90,21 @@ struct td_detok {
 treadle_status td_detok_open(const td_tokenizer *tokenizer, bool skip_special, td_detok **out, treadle_error *err) {
     td_detok *detok = td_alloc_zero(1, sizeof *detok);
     if (!detok) return td_fail_memory(err, "a detokenizer", sizeof *detok);
-    treadle_status status = td_decoding_open(&detok->decoding, tokenizer, true, err);
+    treadle_status status = open_decoding(&detok->decoding, tokenizer, true, err);
     if (status != TREADLE_OK) {
         td_free(detok);
         return status;
     }
     detok->decoding.out = &detok->text;
     detok->skip_special = skip_special;
-    detok->streams = td_decoding_can_stream(tokenizer);
+    detok->streams = can_stream(tokenizer);
     *out = detok;
     return TREADLE_OK;
 }
 
 void td_detok_free(td_detok *detok) {
     if (!detok) return;
-    td_decoding_close(&detok->decoding);
+    close_decoding(&detok->decoding);
     td_buf_free(&detok->text);
     td_buf_free(&detok->shown);
     td_vec_free(&detok->ids);
@@ -111,7 +112,7 @@ void td_detok_free(td_detok *detok) {
 }
 
 void td_detok_reset(td_detok *detok) {
-    td_decoding_reset(&detok->decoding);
+    reset_decoding(&detok->decoding);
     td_buf_clear(&detok->text);
     td_buf_clear(&detok->shown);
     detok->ids.n = 0;
@@ -163,7 +164,7 @@ treadle_status td_detok_push(td_detok *detok, int32_t id, td_buf *out, treadle_e
         if (!td_vec_push(&detok->ids, id)) return td_fail_memory(err, "token ids", detok->ids.n);
         TD_TRY(decode_all(detok, err));
     } else {
-        TD_TRY(td_decoding_token(&detok->decoding, id, detok->skip_special));
+        TD_TRY(decode_token(&detok->decoding, id, detok->skip_special));
     }
     return show(detok, out, false, err);
 }
@@ -171,6 +172,6 @@ treadle_status td_detok_push(td_detok *detok, int32_t id, td_buf *out, treadle_e
 treadle_status td_detok_flush(td_detok *detok, td_buf *out, treadle_error *err) {
     detok->decoding.err = err;
     td_buf_clear(&detok->text);
-    TD_TRY(detok->streams ? td_decoding_finish(&detok->decoding) : decode_all(detok, err));
+    TD_TRY(detok->streams ? finish_decoding(&detok->decoding) : decode_all(detok, err));
     return show(detok, out, true, err);
 }

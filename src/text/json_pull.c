@@ -27,7 +27,8 @@ size_t td_pull_offset(td_pull *pull) {
     return pull->at;
 }
 
-treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected) {
+/* "expected X, found c" */
+static treadle_status fail(td_pull *pull, size_t offset, const char *expected) {
     char found[32] = "the end of the text";
     if (offset < pull->end) {
         unsigned c = (uint8_t)pull->text.p[offset];
@@ -40,7 +41,8 @@ treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected) 
     return TREADLE_FORMAT;
 }
 
-bool td_pull_take(td_pull *pull, char c) {
+/* takes it if it is c */
+static bool take(td_pull *pull, char c) {
     if (td_pull_peek(pull) != c || pull->at >= pull->end) return false;
     pull->at++;
     return true;
@@ -48,12 +50,12 @@ bool td_pull_take(td_pull *pull, char c) {
 
 treadle_status td_pull_expect(td_pull *pull, char c) {
     char text[4] = {'\'', c, '\'', 0};
-    return td_pull_take(pull, c) ? TREADLE_OK : td_pull_fail(pull, pull->at, text);
+    return take(pull, c) ? TREADLE_OK : fail(pull, pull->at, text);
 }
 
 treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more) {
     *more = false;
-    if (td_pull_take(pull, close)) return TREADLE_OK;
+    if (take(pull, close)) return TREADLE_OK;
     if (!first) TD_TRY(td_pull_expect(pull, ','));
     *more = true;
     return TREADLE_OK;
@@ -63,17 +65,17 @@ treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more) {
 static treadle_status unescape(td_pull *pull) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     const char *p = pull->text.p;
-    if (pull->at >= pull->end) return td_pull_fail(pull, pull->at, "an escape");
+    if (pull->at >= pull->end) return fail(pull, pull->at, "an escape");
     char c = p[pull->at++];
     if (c != 'u') {
         const char *place = c ? strchr(from, c) : NULL;
-        if (!place) return td_pull_fail(pull, pull->at - 1, "one of the escapes \" \\ / b f n r t u");
+        if (!place) return fail(pull, pull->at - 1, "one of the escapes \" \\ / b f n r t u");
         td_buf_char(&pull->scratch, to[place - from]);
         return TREADLE_OK;
     }
     size_t start = pull->at;
     int32_t unit = td_parse_hex4(p + start, p + pull->end);
-    if (unit < 0) return td_pull_fail(pull, start, "four hex digits");
+    if (unit < 0) return fail(pull, start, "four hex digits");
     pull->at += 4;
     uint32_t code_point = (uint32_t)unit;
     if (unit >= 0xD800 && unit < 0xDC00 && pull->end - pull->at >= 6 && p[pull->at] == '\\' && p[pull->at + 1] == 'u') {
@@ -85,22 +87,22 @@ static treadle_status unescape(td_pull *pull) {
     }
     char utf8[4];
     int n = td_utf8_encode(code_point, utf8);
-    if (n == 0) return td_pull_fail(pull, start, "a pair of surrogates");
+    if (n == 0) return fail(pull, start, "a pair of surrogates");
     td_buf_append(&pull->scratch, utf8, (size_t)n);
     return TREADLE_OK;
 }
 
 treadle_status td_pull_string(td_pull *pull, td_str *out) {
-    if (!td_pull_take(pull, '"')) return td_pull_fail(pull, pull->at, "a string");
+    if (!take(pull, '"')) return fail(pull, pull->at, "a string");
     const char *p = pull->text.p;
     size_t start = pull->at, run = start;
     bool escaped = false, ascii = true;
     td_buf_clear(&pull->scratch);
     for (;;) {
-        if (pull->at >= pull->end) return td_pull_fail(pull, pull->at, "the end of a string");
+        if (pull->at >= pull->end) return fail(pull, pull->at, "the end of a string");
         uint8_t c = (uint8_t)p[pull->at];
         if (c == '"') break;
-        if (c < 0x20) return td_pull_fail(pull, pull->at, "no control character in a string");
+        if (c < 0x20) return fail(pull, pull->at, "no control character in a string");
         ascii &= c < 0x80;
         pull->at++;
         if (c != '\\') continue;
@@ -116,7 +118,7 @@ treadle_status td_pull_string(td_pull *pull, td_str *out) {
         *out = td_buf_view(&pull->scratch);
     }
     pull->at++;
-    if (!ascii && !td_utf8_valid(*out)) return td_pull_fail(pull, start, "UTF-8");
+    if (!ascii && !td_utf8_valid(*out)) return fail(pull, start, "UTF-8");
     return TREADLE_OK;
 }
 
@@ -125,7 +127,7 @@ treadle_status td_pull_int(td_pull *pull, int64_t *out) {
     while (pull->at < pull->end && pull->text.p[pull->at] && strchr("+-0123456789.eE", pull->text.p[pull->at]))
         pull->at++;
     td_str digits = {pull->text.p + start, pull->at - start};
-    return td_parse_int(digits, out) ? TREADLE_OK : td_pull_fail(pull, start, "a whole number of 64 bits");
+    return td_parse_int(digits, out) ? TREADLE_OK : fail(pull, start, "a whole number of 64 bits");
 }
 
 /* Moves behind the string at the reader. */
@@ -140,7 +142,7 @@ static treadle_status skip_string(td_pull *pull) {
         }
     }
     pull->at = pull->end;
-    return td_pull_fail(pull, pull->at, "the end of a string");
+    return fail(pull, pull->at, "the end of a string");
 }
 
 /* Moves behind the number or word at the reader. */
@@ -148,14 +150,14 @@ static treadle_status skip_word(td_pull *pull) {
     size_t start = pull->at;
     while (pull->at < pull->end && (uint8_t)pull->text.p[pull->at] > ' ' && !strchr(",:{}[]\"", pull->text.p[pull->at]))
         pull->at++;
-    return pull->at > start ? TREADLE_OK : td_pull_fail(pull, pull->at, "a value");
+    return pull->at > start ? TREADLE_OK : fail(pull, pull->at, "a value");
 }
 
 treadle_status td_pull_skip(td_pull *pull, size_t *n_items) {
     size_t depth = 0, n_commas = 0, n_values = 0;
     do {
         char c = td_pull_peek(pull);
-        if (pull->at >= pull->end) return td_pull_fail(pull, pull->at, "a value");
+        if (pull->at >= pull->end) return fail(pull, pull->at, "a value");
         n_values++;
         switch (c) {
         case '"': TD_TRY(skip_string(pull)); break;
@@ -168,7 +170,7 @@ treadle_status td_pull_skip(td_pull *pull, size_t *n_items) {
         case ']':
         case ',':
         case ':':
-            if (depth == 0) return td_pull_fail(pull, pull->at, "a value");
+            if (depth == 0) return fail(pull, pull->at, "a value");
             depth -= c == '}' || c == ']';
             n_commas += c == ',' && depth == 1;
             pull->at++;

@@ -18,9 +18,8 @@ typedef struct td_pull {
 
 void td_pull_init(td_pull *pull, td_str text, size_t begin, size_t end, treadle_error *err);
 void td_pull_free(td_pull *pull);
-char td_pull_peek(td_pull *pull);         /* the next byte that is not white space; 0 at the end */
-size_t td_pull_offset(td_pull *pull);     /* of that byte */
-bool td_pull_take(td_pull *pull, char c); /* takes it if it is c */
+char td_pull_peek(td_pull *pull);     /* the next byte that is not white space; 0 at the end */
+size_t td_pull_offset(td_pull *pull); /* of that byte */
 treadle_status td_pull_expect(td_pull *pull, char c);
 treadle_status td_pull_string(td_pull *pull, td_str *out);
 treadle_status td_pull_int(td_pull *pull, int64_t *out);
@@ -29,6 +28,5 @@ treadle_status td_pull_int(td_pull *pull, int64_t *out);
 treadle_status td_pull_skip(td_pull *pull, size_t *n_items);
 /* After '[' or '{' and after each item: true if another item follows, false at the closing bracket, which is taken. */
 treadle_status td_pull_more(td_pull *pull, char close, bool first, bool *more);
-treadle_status td_pull_fail(td_pull *pull, size_t offset, const char *expected); /* "expected X, found c" */
 
 #endif

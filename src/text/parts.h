@@ -118,7 +118,7 @@ typedef struct td_part_kind {
     td_decode_fn *decode;
     /* Of decoders: makes one token of several; what a token becomes depends on whether another follows;
      * gives the same for a token in fragments as for the whole (NULL: does not). What rules out eager
-     * decoding, see td_decoding_can_stream. */
+     * decoding, see can_stream in decoding.c. */
     bool joins, looks_ahead;
     bool (*takes_fragments)(const void *data);
 } td_part_kind;
@@ -230,14 +230,7 @@ struct td_decoding {
     treadle_error *err;
 };
 
-treadle_status td_decoding_open(td_decoding *decoding, const td_tokenizer *tokenizer, bool eager, treadle_error *err);
-void td_decoding_close(td_decoding *decoding);
-void td_decoding_reset(td_decoding *decoding);
 treadle_status td_decoding_send(td_decoding *decoding, size_t step, td_str text, bool begins, bool ends);
-treadle_status td_decoding_token(td_decoding *decoding, int32_t id, bool skip_special);
-treadle_status td_decoding_finish(td_decoding *decoding);
-/* Whether eager decoding gives every token's text at once. False for chains that nobody ships. */
-bool td_decoding_can_stream(const td_tokenizer *tokenizer);
 
 /* --- the tokenizer */
 

@@ -44,7 +44,7 @@ void td_stopper_free(td_stopper *stopper) {
     td_free(stopper);
 }
 
-void td_stopper_reset(td_stopper *stopper) {
+static void reset_stopper(td_stopper *stopper) {
     stopper->match = -1;
     td_buf_clear(&stopper->held);
 }
@@ -120,7 +120,7 @@ void td_text_sink_close(td_text_sink *sink) {
 
 void td_text_sink_reset(td_text_sink *sink) {
     td_detok_reset(sink->detok);
-    td_stopper_reset(sink->stopper);
+    reset_stopper(sink->stopper);
 }
 
 treadle_status td_text_sink_push(td_text_sink *sink, int32_t id, td_buf *out, bool *stopped, treadle_error *err) {

@@ -15,7 +15,6 @@ typedef struct td_stopper td_stopper;
 /* stops are copied. An empty one and one that is not UTF-8 are refused; n_stops 0 is fine. */
 treadle_status td_stopper_open(const td_str *stops, size_t n_stops, td_stopper **out, treadle_error *err);
 void td_stopper_free(td_stopper *stopper);
-void td_stopper_reset(td_stopper *stopper);
 /* Takes whole characters, appends to out what is certain. After a match: *stopped is true, out has all text before the
  * match, and further pushes add nothing. */
 treadle_status td_stopper_push(td_stopper *stopper, td_str text, td_buf *out, bool *stopped, treadle_error *err);

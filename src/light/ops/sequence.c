@@ -18,7 +18,8 @@ treadle_status td_sequence_type(td_infer *in, size_t output, td_dtype dtype) {
     return TREADLE_OK;
 }
 
-bool td_sequence_share(td_value *to, const td_value *from) {
+/* An item of one sequence as an item of another, or as an output: memory is shared. false: out of memory. */
+static bool share_item(td_value *to, const td_value *from) {
     if (from->kind == TD_VALUE_TENSOR && !from->tensor.buffer) return td_value_copy(to, from);
     *to = td_value_share(from);
     return true;
@@ -121,7 +122,7 @@ static treadle_status at_run(td_run *r) {
     if (!from) return TREADLE_RUN;
     TD_TRY(read_position(r, 1, from->n, &at));
     td_value *out = r->out_values[0];
-    return td_sequence_share(out, &from->items[at]) ? TREADLE_OK : td_fail_memory(r->err, "an item", 0);
+    return share_item(out, &from->items[at]) ? TREADLE_OK : td_fail_memory(r->err, "an item", 0);
 }
 
 const td_op_impl td_op_sequence_at = {.infer = at_infer, .run = at_run, .flags = TD_OP_VALUES};
@@ -148,7 +149,7 @@ static treadle_status insert_run(td_run *r) {
     if (at == from->n && r->n_inputs > 2 && r->in[2] && td_load_i64(r->in[2]->dtype, r->in[2]->data, 0) < 0) at = 0;
     td_sequence *to = td_sequence_new(from->n + 1);
     bool ok = to && td_value_copy(&to->items[at], r->in_values[1]);
-    for (size_t i = 0; ok && i < from->n; i++) ok = td_sequence_share(&to->items[i + (i >= at)], &from->items[i]);
+    for (size_t i = 0; ok && i < from->n; i++) ok = share_item(&to->items[i + (i >= at)], &from->items[i]);
     return give(r, to, ok);
 }
 
@@ -160,7 +161,7 @@ static treadle_status erase_run(td_run *r) {
     if (r->n_inputs > 1 && r->in[1]) TD_TRY(read_position(r, 1, from->n, &at));
     td_sequence *to = td_sequence_new(from->n - 1);
     bool ok = to != NULL;
-    for (size_t i = 0; ok && i < to->n; i++) ok = td_sequence_share(&to->items[i], &from->items[i + (i >= at)]);
+    for (size_t i = 0; ok && i < to->n; i++) ok = share_item(&to->items[i], &from->items[i + (i >= at)]);
     return give(r, to, ok);
 }
 

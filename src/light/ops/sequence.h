@@ -6,7 +6,5 @@
 
 /* Output is a sequence of tensors of this element type. */
 treadle_status td_sequence_type(td_infer *in, size_t output, td_dtype dtype);
-/* An item of one sequence as an item of another, or as an output: memory is shared. false: out of memory. */
-bool td_sequence_share(td_value *to, const td_value *from);
 
 #endif

@@ -119,7 +119,6 @@ treadle_status td_tpl_bind_names(td_template *t, treadle_error *err);
 
 /* Calls fn for each child in the order in which Jinja2 walks; stops and returns false once fn does. */
 typedef bool td_node_visit_fn(void *ctx, td_node *child);
-bool td_node_children(td_node *n, td_node_visit_fn *fn, void *ctx);
 
 enum { TD_TPL_MAX_NESTING = 200 }; /* brackets and blocks in the source */
 

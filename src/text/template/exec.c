@@ -19,7 +19,8 @@ static td_val resolve(td_tpl *r, td_frame *f, td_str name) {
     return global ? (td_val){.kind = TD_V_FUNCTION, .u.function = global} : td_v_missing();
 }
 
-bool td_frame_load(td_tpl *r, td_frame *f) {
+/* runs the scope's load instructions again */
+static bool load_scope(td_tpl *r, td_frame *f) {
     const td_scope *s = f->scope;
     if (!td_tpl_steps(r, s->n)) return false;
     for (uint32_t i = 0; i < s->n; i++) {
@@ -49,12 +50,12 @@ td_frame *td_frame_enter(td_tpl *r, td_frame *parent, const td_scope *scope) {
     f->parent = parent;
     f->scope = scope;
     clear(f);
-    return td_frame_load(r, f) ? f : NULL;
+    return load_scope(r, f) ? f : NULL;
 }
 
 /* --- output --- */
 
-bool td_tpl_emit(td_tpl *r, const char *p, size_t n) {
+static bool emit(td_tpl *r, const char *p, size_t n) {
     if (!td_tpl_steps(r, n / 64)) return false;
     td_buf *to = r->n_captures ? &r->capture : r->out;
     if (!r->n_captures && n > r->max_output - (r->out->n - r->out_start)) {
@@ -79,10 +80,10 @@ td_val td_tpl_capture_end(td_tpl *r, size_t mark) {
 }
 
 static bool emit_value(td_tpl *r, td_val v) {
-    if (v.kind == TD_V_STRING) return td_tpl_emit(r, v.u.p, v.n);
+    if (v.kind == TD_V_STRING) return emit(r, v.u.p, v.n);
     if (v.kind == TD_V_UNDEFINED) return true;
     td_buf text = {0};
-    bool ok = td_v_repr_to(r, v, &text) && td_tpl_emit(r, text.p, text.n);
+    bool ok = td_v_repr_to(r, v, &text) && emit(r, text.p, text.n);
     td_buf_free(&text);
     return ok;
 }
@@ -91,7 +92,7 @@ static bool exec_output(td_tpl *r, td_frame *f, const td_node *n) {
     for (uint32_t i = 0; i < n->items.n; i++) {
         const td_node *item = n->items.items[i];
         if (item->kind == TD_N_DATA) {
-            if (!td_tpl_emit(r, item->name.p, item->name.n)) return false;
+            if (!emit(r, item->name.p, item->name.n)) return false;
             continue;
         }
         td_val v = td_tpl_eval(r, f, item);
@@ -110,6 +111,8 @@ static td_frame *frame_of(td_frame *f, const td_node *n) {
     for (uint32_t up = n->up; up; up--) f = f->parent;
     return f;
 }
+
+static bool assign_to(td_tpl *r, td_frame *f, const td_node *target, td_val v);
 
 static bool unpack(td_tpl *r, td_frame *f, const td_node *target, td_val v) {
     if (!td_v_iterable(v)) {
@@ -134,7 +137,7 @@ static bool unpack(td_tpl *r, td_frame *f, const td_node *target, td_val v) {
         return false;
     }
     for (uint32_t i = 0; i < items->n; i++) {
-        if (!td_tpl_assign(r, f, target->items.items[i], items->items[i])) return false;
+        if (!assign_to(r, f, target->items.items[i], items->items[i])) return false;
     }
     return true;
 }
@@ -150,7 +153,7 @@ static bool check_namespaces(td_tpl *r, td_frame *f, const td_node *target) {
     return true;
 }
 
-bool td_tpl_assign(td_tpl *r, td_frame *f, const td_node *target, td_val v) {
+static bool assign_to(td_tpl *r, td_frame *f, const td_node *target, td_val v) {
     switch (target->kind) {
     case TD_N_TUPLE: return unpack(r, f, target, v);
     case TD_N_NSREF: {
@@ -256,9 +259,9 @@ static bool iterate(td_tpl *r, td_frame *f, const td_node *n, td_tpl_loop *loop,
         td_val item = n->uses_loop ? td_loop_next(r, loop) : td_iter_next(r, loop->iter);
         if (TD_V_FAILED(item)) return false;
         if (!td_v_given(item)) break;
-        if (!td_tpl_assign(r, inner, n->b, item)) return false;
+        if (!assign_to(r, inner, n->b, item)) return false;
         if (n->uses_loop) inner->slots[n->loop_slot] = (td_val){.kind = TD_V_LOOP, .u.loop = loop};
-        if (!td_frame_load(r, inner) || !exec_body(r, inner, &n->body)) return false;
+        if (!load_scope(r, inner) || !exec_body(r, inner, &n->body)) return false;
         bool stop = r->flow_break;
         if (!stopping(r)) *ran = true;
         r->flow_break = r->flow_continue = false;
@@ -300,7 +303,7 @@ static bool exec_for(td_tpl *r, td_frame *f, const td_node *n) {
     if (TD_V_FAILED(iterable)) return false;
     if (!n->flag) return run_loop(r, f, n, iterable, 0);
     td_val text = td_tpl_run_loop(r, f, n, iterable, 0);
-    return !TD_V_FAILED(text) && td_tpl_emit(r, text.u.p, text.n);
+    return !TD_V_FAILED(text) && emit(r, text.u.p, text.n);
 }
 
 /* --- statements that make a scope --- */
@@ -328,7 +331,7 @@ static bool exec_with(td_tpl *r, td_frame *f, const td_node *n) {
     if (!inner) return false;
     for (uint32_t i = 0; i < n->items.n; i++) {
         td_val v = td_tpl_eval(r, f, n->more.items[i]);
-        if (TD_V_FAILED(v) || !td_tpl_assign(r, inner, n->items.items[i], v)) return false;
+        if (TD_V_FAILED(v) || !assign_to(r, inner, n->items.items[i], v)) return false;
     }
     bool ok = exec_body(r, inner, &n->body);
     clear(inner);
@@ -373,13 +376,13 @@ static bool exec_macro(td_tpl *r, td_frame *f, const td_node *n) {
 static bool exec_set(td_tpl *r, td_frame *f, const td_node *n) {
     if (!check_namespaces(r, f, n->b)) return false;
     td_val v = td_tpl_eval(r, f, n->a);
-    return !TD_V_FAILED(v) && td_tpl_assign(r, f, n->b, v);
+    return !TD_V_FAILED(v) && assign_to(r, f, n->b, v);
 }
 
 static bool exec_set_block(td_tpl *r, td_frame *f, const td_node *n) {
     td_val v = captured_scope(r, f, n);
     if (TD_V_FAILED(v)) return false;
-    return !td_v_given(v) || td_tpl_assign(r, f, n->b, v);
+    return !td_v_given(v) || assign_to(r, f, n->b, v);
 }
 
 static bool exec_filter_block(td_tpl *r, td_frame *f, const td_node *n) {

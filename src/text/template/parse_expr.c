@@ -6,6 +6,7 @@
 
 static td_node *parse_condition(td_parser *p);
 static td_node *parse_unary(td_parser *p, bool with_filter);
+static td_node *parse_primary(td_parser *p, bool with_namespace);
 
 static td_node *binary(td_parser *p, td_node_kind kind, const td_tpl_token *where, td_node *a, td_node *b) {
     if (!a || !b) return NULL;
@@ -224,7 +225,7 @@ td_node *td_parse_tuple(td_parser *p, unsigned flags, const char *end_name) {
     while (ok) {
         if (items.n) ok = td_parser_expect(p, TD_T_COMMA) != NULL;
         if (!ok || ends_tuple(p, end_name)) break;
-        td_node *item = flags & TD_TUPLE_TARGET ? td_parse_primary(p, flags & TD_TUPLE_NAMESPACE)
+        td_node *item = flags & TD_TUPLE_TARGET ? parse_primary(p, flags & TD_TUPLE_NAMESPACE)
                                                 : td_parse_expression(p, !(flags & TD_TUPLE_NO_CONDITION));
         ok = td_parser_push(p, &items, item);
         if (!td_parser_is(p, TD_T_COMMA)) break;
@@ -266,7 +267,7 @@ static td_node *parse_name(td_parser *p, bool with_namespace) {
     return n;
 }
 
-td_node *td_parse_primary(td_parser *p, bool with_namespace) {
+static td_node *parse_primary(td_parser *p, bool with_namespace) {
     const td_tpl_token *t = td_parser_now(p);
     td_node *n = NULL;
     if (!td_parser_enter(p)) return NULL;
@@ -473,7 +474,7 @@ static td_node *parse_test(td_parser *p, td_node *tested) {
                kind == TD_T_LBRACE) {
         if (td_parser_is_name(p, "is"))
             return td_parser_fail(p, td_parser_now(p), "You cannot chain multiple tests with is");
-        td_node *arg = parse_postfix(p, td_parse_primary(p, false));
+        td_node *arg = parse_postfix(p, parse_primary(p, false));
         n->call = TD_ARENA_NEW(p->arena, td_call);
         td_node_vec args = {0};
         if (!n->call) return td_parser_no_memory(p);
@@ -508,7 +509,7 @@ static td_node *parse_unary(td_parser *p, bool with_filter) {
         }
         td_parser_leave(p);
     } else {
-        n = td_parse_primary(p, false);
+        n = parse_primary(p, false);
     }
     n = parse_postfix(p, n);
     return with_filter ? parse_filtered(p, n) : n;

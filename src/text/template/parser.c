@@ -80,7 +80,7 @@ const td_tpl_token *td_parser_expect(td_parser *p, td_tpl_token_kind kind) {
     return p->status == TREADLE_OK ? t : NULL;
 }
 
-const td_tpl_token *td_parser_expect_name(td_parser *p, const char *name) {
+static const td_tpl_token *expect_name(td_parser *p, const char *name) {
     if (p->status != TREADLE_OK) return NULL;
     if (!td_parser_is_name(p, name)) return expected(p, name);
     return td_parser_expect(p, TD_T_NAME);
@@ -304,7 +304,7 @@ static td_node *parse_for(td_parser *p) {
     td_node *n = td_parser_node(p, TD_N_FOR, td_parser_next(p));
     if (!n) return NULL;
     n->b = parse_target(p, 0, "in", TD_CTX_STORE);
-    if (!n->b || !td_parser_expect_name(p, "in")) return NULL;
+    if (!n->b || !expect_name(p, "in")) return NULL;
     n->a = td_parse_tuple(p, TD_TUPLE_NO_CONDITION, "recursive");
     if (!n->a) return NULL;
     if (td_parser_skip_name(p, "if")) {
@@ -423,9 +423,9 @@ static td_node *parse_import(td_parser *p) {
     td_node_vec names = {0};
     bool ok = true;
     if (td_str_is(tag->text, "import")) {
-        ok = td_parser_expect_name(p, "as") && td_parser_push(p, &names, parse_target_name(p, TD_CTX_STORE));
+        ok = expect_name(p, "as") && td_parser_push(p, &names, parse_target_name(p, TD_CTX_STORE));
     } else if (td_str_is(tag->text, "from")) {
-        ok = td_parser_expect_name(p, "import") != NULL;
+        ok = expect_name(p, "import") != NULL;
         do {
             if (next_is_context(p)) break;
             td_node *name = ok ? parse_target_name(p, TD_CTX_STORE) : NULL;

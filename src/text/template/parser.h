@@ -35,7 +35,6 @@ bool td_parser_is_name(const td_parser *p, const char *name);
 bool td_parser_skip(td_parser *p, td_tpl_token_kind kind); /* takes it if it is that */
 bool td_parser_skip_name(td_parser *p, const char *name);
 const td_tpl_token *td_parser_expect(td_parser *p, td_tpl_token_kind kind); /* takes it or fails */
-const td_tpl_token *td_parser_expect_name(td_parser *p, const char *name);
 td_str td_parser_describe(const td_tpl_token *token);
 
 td_node *td_parser_node(td_parser *p, td_node_kind kind, const td_tpl_token *where);
@@ -43,7 +42,6 @@ bool td_parser_push(td_parser *p, td_node_vec *vec, td_node *node);
 bool td_parser_take_nodes(td_parser *p, td_node_vec *vec, td_nodes *out); /* frees vec in every case */
 
 td_node *td_parse_expression(td_parser *p, bool with_condition);
-td_node *td_parse_primary(td_parser *p, bool with_namespace);
 td_node *td_parse_filters(td_parser *p, td_node *node, bool start_inline); /* node may come back */
 
 enum { TD_TUPLE_TARGET = 1, TD_TUPLE_NO_CONDITION = 2, TD_TUPLE_PARENTHESES = 4, TD_TUPLE_NAMESPACE = 8 };

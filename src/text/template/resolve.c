@@ -40,7 +40,7 @@ static bool visit_call(const td_call *call, td_node_visit_fn *fn, void *ctx) {
                      visit(call->star, fn, ctx) && visit(call->star_star, fn, ctx));
 }
 
-bool td_node_children(td_node *n, td_node_visit_fn *fn, void *ctx) {
+static bool each_child(td_node *n, td_node_visit_fn *fn, void *ctx) {
     switch ((td_node_kind)n->kind) {
     case TD_N_DICT:
         for (uint32_t i = 0; i < n->items.n; i++) {
@@ -93,7 +93,7 @@ static void check_depth(binder *b, td_node *root) {
             b->status = td_fail(b->err, TREADLE_FORMAT, "TemplateSyntaxError: an expression of more than %d levels",
                                 MAX_TREE_DEPTH);
             td_error_place(b->err, item.node->line, item.node->column);
-        } else if (!td_node_children(item.node, push_child, &w)) {
+        } else if (!each_child(item.node, push_child, &w)) {
             b->status = td_fail_memory(b->err, "a template's tree", w.stack.n * sizeof(depth_item));
         }
     }
@@ -228,7 +228,7 @@ static bool declare(void *ctx, td_node *n) {
             if (!declare_store(d->b, n->items.items[i]->name, d->conditional)) return false;
         }
         return true;
-    default: return td_node_children(n, declare, d);
+    default: return each_child(n, declare, d);
     }
 }
 
@@ -257,7 +257,7 @@ static bool look_for(void *ctx, td_node *n) {
         else s->closed = true;
         return false;
     }
-    return td_node_children(n, look_for, s);
+    return each_child(n, look_for, s);
 }
 
 static bool reads(const td_nodes *body, const char *name) {
@@ -271,7 +271,7 @@ static bool stores_loop(void *ctx, td_node *n) {
         *(td_node **)ctx = n;
         return false;
     }
-    return td_node_children(n, stores_loop, ctx);
+    return each_child(n, stores_loop, ctx);
 }
 
 /* --- binding --- */
@@ -427,7 +427,7 @@ static bool bind_if(binder *b, td_node *n) {
 static bool bind_condition(binder *b, td_node *n) {
     bool soft = b->soft;
     b->soft = true;
-    bool ok = td_node_children(n, bind, b);
+    bool ok = each_child(n, bind, b);
     b->soft = soft;
     return ok;
 }
@@ -453,7 +453,7 @@ static bool bind(void *ctx, td_node *n) {
                                                : "TemplateAssertionError: No test named '%.*s'.",
                         n->name);
         }
-        return td_node_children(n, bind, b);
+        return each_child(n, bind, b);
     case TD_N_CONDITION: return bind_condition(b, n);
     case TD_N_IF: return bind_if(b, n);
     case TD_N_FOR: return bind_for(b, n);
@@ -475,7 +475,7 @@ static bool bind(void *ctx, td_node *n) {
                                           : "SyntaxError: 'continue' not properly in loop%.*s",
                     TD_STR(""));
     case TD_N_IMPORT: return bind(b, n->a);
-    default: return td_node_children(n, bind, b);
+    default: return each_child(n, bind, b);
     }
 }
 

@@ -40,7 +40,8 @@ unsigned td_tpl_uni_flags(uint32_t code_point) {
     return flag_runs[low] & 1023;
 }
 
-int td_tpl_uni_case(td_case which, uint32_t code_point, uint32_t out[3]) {
+/* how many */
+static int map_case(td_case which, uint32_t code_point, uint32_t out[3]) {
     out[0] = code_point;
     size_t low = 0, high = cases[which].n_runs;
     const case_run *runs = cases[which].runs;
@@ -161,7 +162,7 @@ static void append_case(td_str text, size_t before, size_t after, uint32_t c, td
         return;
     }
     uint32_t to[3];
-    int n = td_tpl_uni_case(which, c, to);
+    int n = map_case(which, c, to);
     for (int i = 0; i < n; i++) td_tpl_uni_append(out, to[i]);
 }
 

@@ -22,7 +22,6 @@ enum {
 typedef enum td_case { TD_CASE_LOWER, TD_CASE_UPPER, TD_CASE_TITLE, TD_CASE_FOLD, TD_N_CASES } td_case;
 
 unsigned td_tpl_uni_flags(uint32_t code_point);
-int td_tpl_uni_case(td_case which, uint32_t code_point, uint32_t out[3]); /* how many */
 
 /* The decoder and encoder of template strings: UTF-8 that may hold surrogates in three bytes. The text must be of that
  * form, so that the decoder need not fail. */

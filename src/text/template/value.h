@@ -351,9 +351,6 @@ td_val td_tpl_call_test(td_tpl *r, td_str name, td_val self, const td_tpl_args *
 bool td_tpl_exec(td_tpl *r, td_frame *f, const td_node *n); /* false: raised */
 td_val td_tpl_run_loop(td_tpl *r, td_frame *f, const td_node *n, td_val iterable, uint32_t depth0);
 td_frame *td_frame_enter(td_tpl *r, td_frame *parent, const td_scope *scope); /* NULL: raised */
-bool td_frame_load(td_tpl *r, td_frame *f); /* runs the scope's load instructions again */
-bool td_tpl_assign(td_tpl *r, td_frame *f, const td_node *target, td_val v);
-bool td_tpl_emit(td_tpl *r, const char *p, size_t n);
 size_t td_tpl_capture_begin(td_tpl *r);
 td_val td_tpl_capture_end(td_tpl *r, size_t mark);
 td_val td_loop_attribute(td_tpl *r, td_tpl_loop *loop, td_str name);
