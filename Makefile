@@ -44,7 +44,7 @@ demo:
 	@scripts/setup --demo
 	@scripts/fetch-model
 	@$(CONFIGURE) --preset release >/dev/null
-	@$(BUILD) release --target treadle
+	@$(BUILD) release --target treadle treadle-shared treadle-light
 	build/bin/treadle build $(SMOLLM2) -o $(TREADLE_MODELS)/smollm2
 	build/bin/treadle run $(TREADLE_MODELS)/smollm2 -p "$(PROMPT)"
 

@@ -1,6 +1,6 @@
-/* treadle/compile.h - the pipeline compiler: a checkpoint becomes a model folder. Link treadle-compile
- * for it (static; it needs treadle too). Any number of threads may compile at once, also into one folder:
- * the last one to finish wins. */
+/* treadle/compile.h - the pipeline compiler: a checkpoint becomes a model folder. It is in libtreadle-compile.a, and
+ * that goes with libtreadle.a, not with the shared library: `pkg-config --libs treadle-compile` names all it needs.
+ * Any number of threads may compile at once, also into one folder: the last one to finish wins. */
 #ifndef TREADLE_COMPILE_H
 #define TREADLE_COMPILE_H
 
