@@ -166,6 +166,10 @@ def test_environment_and_command_line():
     testing.equal(len(second[0]["token_ids"]), 8, "the command line wins")
     third = result(with_environment("run", model.folder, "--ids", "9", "-n", "1", "--json", **ids))
     testing.equal([r["prompt_ids"] for r in third], [[9]], "a list on the command line replaces the variable's")
+    by_letter = with_environment("run", model.folder, "-i", "b=two.npy", TREADLE_INPUT="a=one.npy", **ids)
+    assert "two.npy" in by_letter.stderr and "one.npy" not in by_letter.stderr, by_letter
+    value = result(with_environment("run", model.folder, "--stop", "--ids", "-n", "1", "--json", **ids))
+    testing.equal([r["prompt_ids"] for r in value], [[5, 6, 7]], "an option's value names no option")
     for off in ("0", "no", "false", ""):
         plain = with_environment("run", model.folder, "-n", "1", TREADLE_JSON=off, **ids)
         assert plain.returncode == 0 and not plain.stdout.startswith("{"), (off, plain)

@@ -2,6 +2,7 @@
 # timeout: 300
 import json
 import os
+import subprocess
 import shutil
 import struct
 import tarfile
@@ -114,6 +115,27 @@ def test_speech_on_light():
             got = testing.treadle_json("transcribe", out, os.path.join(folder, "audio0.wav"), "--language", want["language"], "--task",
                                        want["task"], "-n", want["max_new_tokens"], "--json", *["--timestamps"] * want["return_timestamps"])
             testing.equal(got["ids"], want["ids"], str(want))
+
+
+def test_sound_alone_is_written_down():
+    """`run --audio` without a prompt, and sound on standard input, are what `transcribe` gives; what it has no use for is refused."""
+    with testing.temp_dir() as temp:
+        folder, out = os.path.join(unpack(temp), SPEECH), os.path.join(temp, "out")
+        checkpoints.build(folder, out)
+        sound = os.path.join(folder, "audio0.wav")
+        want = testing.treadle_json("transcribe", out, sound, "-n", 6, "--json")
+        assert want["ids"], want
+        testing.equal(testing.treadle_json("run", out, "--audio", sound, "-n", 6, "--json"), want)
+        plain = testing.treadle("transcribe", out, sound, "-n", 6)
+        testing.equal((plain.returncode, plain.stdout), (0, want["text"].lstrip(" ") + "\n"), plain.stderr)
+        testing.equal(testing.treadle("run", out, "--audio", sound, "-n", 6).stdout, plain.stdout)
+        for arguments in (("transcribe", out, "-"), ("run", out, "--audio", "-")):
+            with open(sound, "rb") as f:
+                run = subprocess.run([os.environ["TREADLE"], *arguments, "-n", "6"], stdin=f, capture_output=True, text=True, timeout=60, check=False)
+            testing.equal((run.returncode, run.stdout), (0, plain.stdout), run.stderr)
+        for more in (["--top-k", 3], ["--stop", "x"], ["--seed", 1], ["-i", "x=y.npy"], ["--logits", "x.npy"]):
+            run = testing.treadle("run", out, "--audio", sound, *more)
+            assert run.returncode == 2 and "needs a prompt" in run.stderr, (more, run)
 
 
 def test_speech_files():

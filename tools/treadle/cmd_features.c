@@ -142,7 +142,7 @@ static int features_run(void *given, char **positional) {
         return td_usage(&td_command_features, "--fields, --whole, --offset and --length need --config");
     if (args->rate < 0 || args->offset < 0 || args->length < 0)
         return td_usage(&td_command_features, "expected numbers of at least 0");
-    if (treadle_audio_open_file(positional[0], &audio, &error) != TREADLE_OK) {
+    if (td_open_audio(positional[0], &audio, &error) != TREADLE_OK) {
         td_report(&error);
         return EXIT_RUN;
     }
@@ -156,8 +156,8 @@ const td_command td_command_features = {
     .arguments = "AUDIO [--config DIR|FILE.json] [-o FILE.npy] [--json]",
     .summary = "turn a sound file into the tensors that a model takes",
     .help =
-        "Reads WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, CAF and W64. Prints the name, type and shape of each tensor that\n"
-        "the config's audio preprocessing makes. Without --config: the samples, [frames, channels].",
+        "Reads WAV, FLAC, OGG (Vorbis, Opus), MP3, AIFF, CAF and W64; a file called - is standard input. Prints the name, type and\n"
+        "shape of each tensor that the config's audio preprocessing makes. Without --config: the samples, [frames, channels].",
     .options = features_options,
     .n_options = TD_COUNT(features_options),
     .args_bytes = sizeof(features_args),

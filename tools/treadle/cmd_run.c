@@ -216,6 +216,11 @@ static void print_answer(const treadle_generator *g, size_t row, bool streamed) 
     printf("\n");
 }
 
+static int check_beams(const run_args *args) {
+    if (args->beams == INT64_MIN || args->beams >= 1) return EXIT_OK;
+    return td_usage(&td_command_run, "--beams: expected a whole number from 1 on, found %lld", (long long)args->beams);
+}
+
 static int generate(treadle_model *model, const run_args *args, const treadle_ids *rows, size_t n_rows,
                     double load_ms) {
     treadle_generate_options options;
@@ -226,9 +231,8 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     treadle_generate_options_init(&options);
     int code = td_sampling_apply(&td_command_run, &args->sampling, &options);
     if (code != EXIT_OK) return code;
-    if (args->beams != INT64_MIN && args->beams < 1)
-        return td_usage(&td_command_run, "--beams: expected a whole number from 1 on, found %lld",
-                        (long long)args->beams);
+    code = check_beams(args);
+    if (code != EXIT_OK) return code;
     if (args->beams != INT64_MIN) options.num_beams = args->beams;
     options.keep_logits = args->logits != NULL;
     if (treadle_generator_new(model, &options, &g, &error) != TREADLE_OK) return td_report(&error);
@@ -263,7 +267,23 @@ static bool transcribes(const treadle_model *model, const run_args *args) {
     treadle_model_info info = {.struct_size = sizeof info};
 
     treadle_model_get_info(model, &info);
-    return info.transcribes && args->media.audio && !args->prompt && !args->file && !args->ids.n && !args->json;
+    return info.transcribes && args->media.audio && !args->prompt && !args->file && !args->ids.n;
+}
+
+static int transcribe(treadle_model *model, const run_args *args) {
+    const char *other = td_sampling_given(&args->sampling);
+    treadle_generate_options options;
+
+    if (args->media.input.n) other = "--input";
+    if (args->system) other = "--system";
+    if (args->logits) other = "--logits";
+    if (other) return td_usage(&td_command_run, "%s needs a prompt: sound alone is written down (--audio)", other);
+    treadle_generate_options_init(&options);
+    int code = td_sampling_apply(&td_command_run, &args->sampling, &options);
+    if (code == EXIT_OK) code = check_beams(args);
+    if (code != EXIT_OK) return code;
+    int64_t beams = args->beams == INT64_MIN ? -1 : args->beams;
+    return td_transcribe_file(model, args->media.audio, beams, options.max_new_tokens, args->json);
 }
 
 static int run_run(void *given, char **positional) {
@@ -287,14 +307,14 @@ static int run_run(void *given, char **positional) {
         else rows[i].ids = ids;
     }
     if (code == EXIT_OK) code = td_model_get(&args->model, positional[0], &arena, &model, &load_ms);
-    if (code == EXIT_OK && transcribes(model, args)) {
-        code = td_transcribe_file(model, args->media.audio);
+    bool written_down = code == EXIT_OK && transcribes(model, args);
+    if (written_down) {
+        code = transcribe(model, args);
     } else if (code == EXIT_OK && !args->ids.n) {
         code = encode_prompt(model, args, &prompt, &rows[0].n);
         rows[0].ids = prompt;
     }
-    if (code == EXIT_OK && !transcribes(model, args))
-        code = generate(model, args, rows, args->ids.n ? args->ids.n : 1, load_ms);
+    if (code == EXIT_OK && !written_down) code = generate(model, args, rows, args->ids.n ? args->ids.n : 1, load_ms);
     treadle_free(prompt);
     treadle_model_close(model);
     td_arena_free(&arena);
@@ -308,8 +328,9 @@ const td_command td_command_run = {
     .help =
         "The model is a folder, a single .onnx file, or a checkpoint (a GGUF file or a Hugging Face folder), which is compiled into\n"
         "the cache first. A model with a chat template gets the prompt as a user's message. The answer is streamed to standard\n"
-        "output; nothing else is printed there. A speech recogniser with --audio and no prompt writes down what is spoken. What no\n"
-        "option says is as the model's config has it, else greedy; it ends at an end token or at the model's max_length.",
+        "output; nothing else is printed there. A speech recogniser with --audio and no prompt writes down what is spoken, as\n"
+        "transcribe does. What no option says is as the model's config has it, else greedy; it ends at an end token or at the\n"
+        "model's max_length.",
     .options = run_options,
     .n_options = TD_COUNT(run_options),
     .args_bytes = sizeof(run_args),

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "treadle/transcribe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -26,9 +27,21 @@ static const td_option transcribe_options[] = {
      offsetof(transcribe_args, previous_text)},
     {"beams", 0, OPTION_INT, "N", "beam search with N beams (default: the model's)", offsetof(transcribe_args, beams)},
     {"max-new-tokens", 'n', OPTION_INT, "N", "at most N tokens a window", offsetof(transcribe_args, max_new_tokens)},
-    {"json", 0, OPTION_FLAG, NULL, "print one JSON object with segments and ids", offsetof(transcribe_args, json)},
+    {"json", 0, OPTION_FLAG, NULL, "print one JSON object a file, with segments and ids",
+     offsetof(transcribe_args, json)},
     MODEL_OPTIONS(transcribe_args),
 };
+
+/* What is shown of one file. */
+typedef struct shown {
+    const transcribe_args *args;
+    bool begun; /* some of its text is out */
+} shown;
+
+static treadle_string without_space(treadle_string text) {
+    while (text.n && text.p[0] == ' ') text.p++, text.n--;
+    return text;
+}
 
 static void print_time(double seconds) {
     int64_t ms = (int64_t)(seconds * 1000 + 0.5);
@@ -37,7 +50,7 @@ static void print_time(double seconds) {
 }
 
 static void print_line(double start_s, double end_s, treadle_string text) {
-    while (text.n && text.p[0] == ' ') text.p++, text.n--;
+    text = without_space(text);
     printf("[");
     print_time(start_s);
     printf(" --> ");
@@ -47,7 +60,8 @@ static void print_line(double start_s, double end_s, treadle_string text) {
 
 /* Segments appear window by window. */
 static bool show(void *ctx, const treadle_segment *segment) {
-    const transcribe_args *args = ctx;
+    shown *to = ctx;
+    const transcribe_args *args = to->args;
 
     if (td_interrupted()) return false;
     if (args->json) return true;
@@ -55,7 +69,11 @@ static bool show(void *ctx, const treadle_segment *segment) {
         for (size_t i = 0; i < segment->n_words; i++)
             print_line(segment->words[i].start_s, segment->words[i].end_s, segment->words[i].text);
     else if (args->timestamps) print_line(segment->start_s, segment->end_s, segment->text);
-    else fwrite(segment->text.p, 1, segment->text.n, stdout);
+    else {
+        treadle_string text = to->begun ? segment->text : without_space(segment->text);
+        to->begun = to->begun || text.n;
+        fwrite(text.p, 1, text.n, stdout);
+    }
     fflush(stdout);
     return true;
 }
@@ -67,11 +85,15 @@ static void write_ids(td_json_writer *w, treadle_ids ids) {
     td_json_end_array(w);
 }
 
+/* In whole milliseconds: the clock of the models is coarser. */
+static void write_time(td_json_writer *w, const char *key, double seconds) {
+    td_json_key(w, key);
+    td_json_write_double(w, round(seconds * 1000) / 1000);
+}
+
 static void write_span(td_json_writer *w, double start_s, double end_s, treadle_string text) {
-    td_json_key(w, "start");
-    td_json_write_double(w, start_s);
-    td_json_key(w, "end");
-    td_json_write_double(w, end_s);
+    write_time(w, "start", start_s);
+    write_time(w, "end", end_s);
     td_json_key(w, "text");
     td_json_write_string(w, (td_str){text.p, text.n});
 }
@@ -98,7 +120,7 @@ static int print_json(const treadle_transcript *t, bool words) {
     td_json_writer w;
     treadle_string all = treadle_transcript_text(t);
 
-    td_json_writer_init(&w, &text, 2);
+    td_json_writer_init(&w, &text, 0);
     td_json_begin_object(&w);
     td_json_key(&w, "language");
     td_json_write_text(&w, treadle_transcript_language(t));
@@ -123,6 +145,7 @@ static int print_json(const treadle_transcript *t, bool words) {
 }
 
 static int transcribe(const transcribe_args *args, treadle_model *model, const char *path) {
+    shown to = {.args = args};
     treadle_transcribe_options options;
     treadle_audio *audio = NULL;
     treadle_transcript *transcript = NULL;
@@ -138,8 +161,8 @@ static int transcribe(const transcribe_args *args, treadle_model *model, const c
     options.num_beams = args->beams;
     options.max_new_tokens = args->max_new_tokens;
     options.on_segment = show;
-    options.ctx = (void *)(uintptr_t)args;
-    if (treadle_audio_open_file(path, &audio, &error) != TREADLE_OK) {
+    options.ctx = &to;
+    if (td_open_audio(path, &audio, &error) != TREADLE_OK) {
         td_report(&error);
         return EXIT_RUN; /* as in features: nothing is wrong with the model */
     }
@@ -152,8 +175,8 @@ static int transcribe(const transcribe_args *args, treadle_model *model, const c
     return td_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
-int td_transcribe_file(treadle_model *model, const char *path) {
-    transcribe_args args = {.beams = -1, .max_new_tokens = -1};
+int td_transcribe_file(treadle_model *model, const char *path, int64_t beams, int64_t max_new_tokens, bool json) {
+    transcribe_args args = {.beams = beams, .max_new_tokens = max_new_tokens, .json = json};
 
     td_interrupt_defer(true);
     return transcribe(&args, model, path);
@@ -185,7 +208,8 @@ const td_command td_command_transcribe = {
     .summary = "write down what is spoken in sound files",
     .help =
         "Sound files of any length, rate and number of channels: WAV, FLAC, OGG, MP3 and more. Long recordings are taken window by window.\n"
-        "The model is a folder, or a Hugging Face checkpoint, which is compiled into the cache first. Example:\n"
+        "A file called - is standard input. The model is a folder, or a Hugging Face checkpoint, which is compiled into the\n"
+        "cache first. Example:\n"
         "  treadle transcribe whisper/ speech.mp3 --timestamps",
     .options = transcribe_options,
     .n_options = TD_COUNT(transcribe_options),

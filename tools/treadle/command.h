@@ -149,14 +149,17 @@ typedef struct td_media_args {
 #define MEDIA_OPTIONS(type) \
     {"input", 'i', OPTION_LIST, "NAME=FILE.npy", "a tensor for an input of the graphs; repeatable", \
      offsetof(type, media.input)}, \
-    {"audio", 0, OPTION_TEXT, "FILE", "a sound file, through the model's preprocessing", offsetof(type, media.audio)}, \
+    {"audio", 0, OPTION_TEXT, "FILE", "a sound file, through the model's preprocessing; -: standard input", \
+     offsetof(type, media.audio)}, \
     {"image", 0, OPTION_LIST, "FILE", "not yet: give images as --input", offsetof(type, media.image)}
 /* clang-format on */
+/* A sound file; "-": what comes on standard input. */
+treadle_status td_open_audio(const char *path, treadle_audio **out, treadle_error *error);
 /* Gives them to the next append. EXIT_OK, or reports and returns the code. */
 int td_give_media(const td_command *command, const td_media_args *args, treadle_generator *generator);
 
-/* cmd_transcribe.c: prints what a sound file says, as the model's config has it. */
-int td_transcribe_file(treadle_model *model, const char *path);
+/* cmd_transcribe.c: prints what a sound file says, as `transcribe` does; -1: as the model's config has it. */
+int td_transcribe_file(treadle_model *model, const char *path, int64_t beams, int64_t max_new_tokens, bool json);
 
 /* --- sampling options (sampling.c), shared by run and chat */
 typedef struct td_sampling_args {
@@ -190,6 +193,8 @@ void td_sampling_defaults(td_sampling_args *args);
     {"ignore-eos", 0, OPTION_FLAG, NULL, "end tokens do not end the answer", offsetof(type, sampling.ignore_eos)}, \
     {"stop", 0, OPTION_LIST, "S", "end the answer before the text S; repeatable", offsetof(type, sampling.stop)}
 /* clang-format on */
+/* An option that was given, other than --max-new-tokens and --greedy; NULL: none. */
+const char *td_sampling_given(const td_sampling_args *args);
 /* Fills an initialised treadle_generate_options; pointers go into args. EXIT_OK, or a usage error that was printed. */
 int td_sampling_apply(const td_command *command, const td_sampling_args *args, treadle_generate_options *out);
 

@@ -2,7 +2,9 @@
 #include "command.h"
 
 #include "base/alloc.h"
+#include "base/error.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static int give_tensor(const td_command *command, treadle_generator *g, const char *given) {
@@ -13,19 +15,37 @@ static int give_tensor(const td_command *command, treadle_generator *g, const ch
     if (!equals || equals == given) return td_usage(command, "--input: expected NAME=FILE.npy, found \"%s\"", given);
     char *name = td_strndup(given, (size_t)(equals - given));
     if (!name) return EXIT_RUN;
+    int code = EXIT_OK;
     treadle_status status = treadle_value_read_npy(equals + 1, &value, &error);
-    if (status == TREADLE_OK) status = treadle_value_tensor(value, &tensor, &error);
-    if (status == TREADLE_OK) status = treadle_generator_set_tensor(g, name, &tensor, &error);
-    int code = status == TREADLE_OK ? EXIT_OK : td_report(&error);
+    if (status != TREADLE_OK) {
+        td_report(&error);
+        code = EXIT_RUN; /* nothing is wrong with the model */
+    }
+    if (code == EXIT_OK && (treadle_value_tensor(value, &tensor, &error) != TREADLE_OK ||
+                            treadle_generator_set_tensor(g, name, &tensor, &error) != TREADLE_OK))
+        code = td_report(&error);
     treadle_value_release(value);
     td_free(name);
     return code;
 }
 
+treadle_status td_open_audio(const char *path, treadle_audio **out, treadle_error *error) {
+    td_buf bytes = {0};
+    char part[65536];
+    size_t n;
+
+    if (strcmp(path, "-") != 0) return treadle_audio_open_file(path, out, error);
+    while ((n = fread(part, 1, sizeof part, stdin)) > 0) td_buf_append(&bytes, part, n);
+    treadle_status status = bytes.failed ? td_fail_memory(error, "sound", 0)
+                                         : treadle_audio_open_memory(bytes.p ? bytes.p : "", bytes.n, out, error);
+    td_buf_free(&bytes);
+    return status;
+}
+
 static int give_audio(treadle_generator *g, const char *path) {
     treadle_error error = {0};
     treadle_audio *audio = NULL;
-    treadle_status status = treadle_audio_open_file(path, &audio, &error);
+    treadle_status status = td_open_audio(path, &audio, &error);
     if (status != TREADLE_OK) {
         td_report(&error);
         return EXIT_RUN;

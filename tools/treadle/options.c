@@ -169,8 +169,18 @@ static int unknown_option(const td_command *command, const char *given) {
     return td_usage(command, "unknown option %s", given);
 }
 
-/* One option at argv[*at]; moves *at past its value. */
-static int parse_option(const td_command *command, void *args, int argc, char **argv, int *at) {
+/* A list given on the command line replaces that of the environment. */
+static void begin_list(const td_command *command, void *args, const td_option *o, bool *begun) {
+    td_texts *list = (void *)((char *)args + o->offset);
+    size_t index = (size_t)(o - command->options);
+
+    if (o->kind != OPTION_LIST || begun[index]) return;
+    begun[index] = true;
+    list->n = 0;
+}
+
+/* One option at argv[*at]; moves *at past its value. begun [n_options]: lists that the command line has given. */
+static int parse_option(const td_command *command, void *args, int argc, char **argv, int *at, bool *begun) {
     const char *given = argv[*at], *value = NULL;
     const td_option *o;
 
@@ -189,6 +199,7 @@ static int parse_option(const td_command *command, void *args, int argc, char **
         if (*at + 1 >= argc) return td_usage(command, "--%s needs a value: %s", o->name, o->argument);
         value = argv[++*at];
     }
+    begin_list(command, args, o, begun);
     const char *expected = store(o, args, value);
     if (expected) return td_usage(command, "--%s: expected %s, found \"%s\"", o->name, expected, value);
     return EXIT_OK;
@@ -202,32 +213,16 @@ static void free_lists(const td_command *command, void *args) {
     }
 }
 
-/* Lists given on the command line replace those of the environment. */
-static bool names_list(const td_option *o, int argc, char **argv) {
-    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        size_t n = strlen(o->name);
-        if (strncmp(argv[i], "--", 2) == 0 && strncmp(argv[i] + 2, o->name, n) == 0 &&
-            (!argv[i][n + 2] || argv[i][n + 2] == '='))
-            return true;
-    }
-    return false;
-}
-
-static int parse(const td_command *command, void *args, int argc, char **argv, char **positional,
-                 size_t *n_positional) {
+static int parse(const td_command *command, void *args, int argc, char **argv, char **positional, size_t *n_positional,
+                 bool *begun) {
     bool options_end = false;
     int code = read_environment(command, args);
 
-    for (size_t i = 0; i < command->n_options && code == EXIT_OK; i++) {
-        if (command->options[i].kind != OPTION_LIST || !names_list(&command->options[i], argc, argv)) continue;
-        td_texts *list = (void *)((char *)args + command->options[i].offset);
-        list->n = 0;
-    }
     for (int i = 0; i < argc && code == EXIT_OK; i++) {
         if (!options_end && strcmp(argv[i], "--") == 0) {
             options_end = true;
         } else if (!options_end && argv[i][0] == '-' && argv[i][1]) {
-            code = parse_option(command, args, argc, argv, &i);
+            code = parse_option(command, args, argc, argv, &i, begun);
         } else if (*n_positional == command->max_positional) {
             code = td_usage(command, "unexpected argument \"%s\"", argv[i]);
         } else {
@@ -248,14 +243,17 @@ int td_run_command(const td_command *command, int argc, char **argv) {
     }
     void *args = td_alloc_zero(1, command->args_bytes ? command->args_bytes : 1);
     char **positional = td_alloc_zero((size_t)argc + 1, sizeof *positional);
-    if (!args || !positional) {
+    bool *begun = td_alloc_zero(command->n_options, sizeof *begun);
+    if (!args || !positional || !begun) {
         td_free(args);
         td_free(positional);
+        td_free(begun);
         fprintf(stderr, "treadle: out of memory\n");
         return EXIT_RUN;
     }
     if (command->defaults) command->defaults(args);
-    int code = parse(command, args, argc, argv, positional, &n_positional);
+    int code = parse(command, args, argc, argv, positional, &n_positional, begun);
+    td_free(begun);
     if (code == EXIT_OK) code = command->run(args, positional);
     free_lists(command, args);
     td_free(positional);

@@ -32,6 +32,30 @@ static int take_double(const td_command *command, const char *name, double value
     return EXIT_OK;
 }
 
+const char *td_sampling_given(const td_sampling_args *a) {
+    const struct {
+        const char *name;
+        bool given;
+    } options[] = {
+        {"--max-length", a->max_length != NO_INT},
+        {"--min-length", a->min_length != NO_INT},
+        {"--temperature", !isnan(a->temperature)},
+        {"--top-k", a->top_k != NO_INT},
+        {"--top-p", !isnan(a->top_p)},
+        {"--min-p", !isnan(a->min_p)},
+        {"--repetition-penalty", !isnan(a->repetition_penalty)},
+        {"--no-repeat-ngram-size", a->no_repeat_ngram_size != NO_INT},
+        {"--seed", a->seed != NO_INT},
+        {"--sample", a->sample},
+        {"--ignore-eos", a->ignore_eos},
+        {"--stop", a->stop.n > 0},
+    };
+
+    for (size_t i = 0; i < TD_COUNT(options); i++)
+        if (options[i].given) return options[i].name;
+    return NULL;
+}
+
 int td_sampling_apply(const td_command *command, const td_sampling_args *args, treadle_generate_options *out) {
     const struct {
         const char *name;
