@@ -159,6 +159,12 @@ TREADLE_API void treadle_generator_cancel(treadle_generator *generator);
  * that changes the generator. */
 TREADLE_API treadle_status treadle_generator_output(const treadle_generator *generator, size_t row, const char *name,
                                                     treadle_tensor *out, treadle_error *error);
+/* The same one by one: index < treadle_generator_n_outputs, which counts the tensors that the row's latest pass gave (0
+ * before the first). *out_session and *out_name (either may be NULL) live as long as the model. */
+TREADLE_API size_t treadle_generator_n_outputs(const treadle_generator *generator, size_t row);
+TREADLE_API treadle_status treadle_generator_output_at(const treadle_generator *generator, size_t row, size_t index,
+                                                       treadle_string *out_session, treadle_string *out_name,
+                                                       treadle_tensor *out, treadle_error *error);
 /* The vector of a row, float32 [dim]: its hidden states pooled and normalised as the model's config
  * says. Valid until the next call. */
 TREADLE_API treadle_status treadle_generator_embedding(treadle_generator *generator, size_t row, treadle_tensor *out,

@@ -191,6 +191,30 @@ treadle_status treadle_generator_output(const treadle_generator *generator, size
     return TREADLE_OK;
 }
 
+size_t treadle_generator_n_outputs(const treadle_generator *generator, size_t row) {
+    td_str session, name;
+    const td_tensor *tensor;
+    size_t n = 0;
+    if (row >= treadle_generator_n_rows(generator)) return 0;
+    while (td_generation_output_at(generator->generation, row, n, &session, &name, &tensor)) n++;
+    return n;
+}
+
+treadle_status treadle_generator_output_at(const treadle_generator *generator, size_t row, size_t index,
+                                           treadle_string *out_session, treadle_string *out_name, treadle_tensor *out,
+                                           treadle_error *error) {
+    td_str session, name;
+    const td_tensor *tensor;
+    TD_TRY(check_row(generator, row, out, error));
+    if (!td_generation_output_at(generator->generation, row, index, &session, &name, &tensor))
+        return td_fail(error, TREADLE_INVALID_ARGUMENT, "expected an output below %zu, found %zu",
+                       treadle_generator_n_outputs(generator, row), index);
+    if (out_session) *out_session = (treadle_string){session.p, session.n};
+    if (out_name) *out_name = (treadle_string){name.p, name.n};
+    td_tensor_to_public(tensor, out);
+    return TREADLE_OK;
+}
+
 treadle_status treadle_generator_embedding(treadle_generator *generator, size_t row, treadle_tensor *out,
                                            treadle_error *error) {
     const float *vector = NULL;

@@ -87,7 +87,7 @@ static bool scan(td_config *c, td_json *sessions, const td_source *source, bool 
     if (!sessions->n && names && messages->n_errors == 0)
         td_messages_add(
             messages, TREADLE_MESSAGE_ERROR, (td_place){.file = c->dir},
-            "expected genai_config.json, or .onnx files in the folder or a sub-folder of it, found neither");
+            "expected .onnx files in the folder or a sub-folder of it, or a genai_config.json that names them, found neither");
     return true;
 }
 

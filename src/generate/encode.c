@@ -90,6 +90,23 @@ treadle_status td_generation_output(const td_generation *g, size_t row, const ch
     return status;
 }
 
+bool td_generation_output_at(const td_generation *g, size_t row, size_t index, td_str *session, td_str *name,
+                             const td_tensor **out) {
+    const td_plan *plan = g->runtime->plan;
+    for (size_t i = 0; i < plan->n_sessions; i++) {
+        const td_plan_session *s = &plan->sessions[i];
+        for (size_t o = 0; o < s->signature->n_outputs; o++) {
+            const td_value *value = kept_output(g, row, (int32_t)i, (int32_t)o);
+            if (!value || index-- > 0) continue;
+            *session = s->name;
+            *name = s->signature->outputs[o].name;
+            *out = &value->tensor;
+            return true;
+        }
+    }
+    return false;
+}
+
 /* --- pooling */
 
 /* Element [position, d] of a row's output: [1, positions, dim], or [1, dim] where the graph has pooled. */

@@ -121,6 +121,9 @@ treadle_status td_generation_encode(td_generation *g, treadle_error *err);
 /* An output of a row, by its name or "session.name". */
 treadle_status td_generation_output(const td_generation *g, size_t row, const char *name, const td_tensor **out,
                                     treadle_error *err);
+/* The outputs that the row's latest pass gave, one after the other: false from their number on. */
+bool td_generation_output_at(const td_generation *g, size_t row, size_t index, td_str *session, td_str *name,
+                             const td_tensor **out);
 /* The row's vector, pooled as the plan says; valid until the next call. */
 treadle_status td_generation_embedding(td_generation *g, size_t row, const float **out, int64_t *out_dim,
                                        treadle_error *err);

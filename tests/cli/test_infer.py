@@ -58,6 +58,52 @@ def test_outputs():
     assert text.startswith("y: float32 [2, 3], "), text
 
 
+def make_folder():
+    """Two graphs of no config: encoder, e = |x| and n = rows of x; stage, y = e times the k of the request. A third one alone gives tokens."""
+    import onnx
+    from onnx import TensorProto as T, helper as h
+    folder = os.path.join(work.name, "folder")
+    os.makedirs(folder, exist_ok=True)
+
+    def save(name, nodes, inputs, outputs):
+        graph = h.make_graph(nodes, "g", [h.make_tensor_value_info(*v) for v in inputs], [h.make_tensor_value_info(*v) for v in outputs])
+        onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), os.path.join(folder, name + ".onnx"))
+
+    save("encoder", [h.make_node("Abs", ["x"], ["e"]), h.make_node("Shape", ["x"], ["n"], start=0, end=1)],
+         [("x", T.FLOAT, ["r", 4])], [("e", T.FLOAT, ["r", 4]), ("n", T.INT64, [1])])
+    save("stage", [h.make_node("Mul", ["e", "k"], ["y"])], [("e", T.FLOAT, ["r", 4]), ("k", T.FLOAT, [1])], [("y", T.FLOAT, ["r", 4])])
+    return folder
+
+
+def test_a_folder():
+    """A pipeline that gives tensors: one pass, its outputs by name on both engines; what does not go with it is refused."""
+    folder, x, k = make_folder(), np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), np.array([2.5], np.float32)
+    given = ("-i", f"x={saved('x', x)}", "-i", f"k={saved('k', k)}")
+    files = {name: os.path.join(work.name, name.replace(".", "_") + "_out.npy") for name in ("y", "encoder.e", "n")}
+    wanted = {"y": np.abs(x) * k, "encoder.e": np.abs(x), "n": np.array([3])}
+    for engine in ((), ("--engine", "ort", "--ort-lib", testing.ort_library())):
+        answer = testing.treadle_json("infer", folder, *given, *(p for n, f in files.items() for p in ("-o", f"{n}={f}")), "--json", *engine)
+        for name, want in wanted.items():
+            testing.near(np.load(files[name]), want, 1e-6, name)
+        testing.equal([(o["session"], o["name"], o["dtype"], o["shape"]) for o in answer["outputs"]],
+                      [("encoder", "e", "float32", [3, 4]), ("encoder", "n", "int64", [1]), ("stage", "y", "float32", [3, 4])])
+        testing.near(answer["outputs"][2]["max"], wanted["y"].max(), 1e-6)
+    lines = testing.treadle("infer", folder, *given).stdout.splitlines()
+    testing.equal([line.split(",")[0] for line in lines], ["encoder.e: float32 [3", "encoder.n: int64 [1]", "stage.y: float32 [3"])
+    for more, code, words in ((("-o", "q=f.npy"), 2, "one of the names encoder.e, encoder.n, stage.y"), (("--ids", "1,x"), 2, "--ids"),
+                              (("-i", "z=" + saved("z", x)), 2, "it takes: x, k"), (("--provider", "cpu"), 2, "is for one graph")):
+        run = testing.treadle("infer", folder, *given, *more)
+        assert run.returncode == code and words in run.stderr and not run.stdout, run
+    run = testing.treadle("infer", folder, *given[:2])
+    assert run.returncode == 2 and 'expected a tensor "k"' in run.stderr, run
+    run = testing.treadle("run", folder, "-p", "hello")
+    assert run.returncode == 3 and "gives no tokens" in run.stderr and "infer" in run.stderr, run
+    run = testing.treadle("infer", testing.source("examples/pipelines/1-decoder"))
+    assert run.returncode == 3 and "gives tokens" in run.stderr, run
+    run = testing.treadle("infer", MODEL, "--ids", "1")
+    assert run.returncode == 2 and "--ids needs a model folder" in run.stderr, run
+
+
 def test_wrong_use():
     x = saved("x", np.zeros((1, 4), np.float32))
     wide = saved("wide", np.zeros((1, 5), np.float32))

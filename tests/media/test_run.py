@@ -45,7 +45,7 @@ def test_tensors():
     testing.equal(run("-i", f"input_features={path}"), want())
     assert "nosuch" in run("--input", f"nosuch={path}", code=2)
     assert "NAME=FILE.npy" in run("--input", path, code=2)
-    assert "nosuch.npy" in run("--input", "input_features=nosuch.npy", code=3)
+    assert "nosuch.npy" in run("--input", "input_features=nosuch.npy", code=1)
 
 
 def test_image():

@@ -1,27 +1,29 @@
-/* tools/treadle/cmd_infer.c - `treadle infer`: one ONNX file on named tensors, in and out as .npy files. */
+/* tools/treadle/cmd_infer.c - `treadle infer`: named tensors in and out as .npy files. One ONNX file is here, folders
+ * are in infer_folder.c. */
 #include "command.h"
 
 #include "base/alloc.h"
 #include "base/arena.h"
 #include "base/file.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 typedef struct infer_args {
     td_model_args model;
-    td_texts inputs, outputs;
+    td_infer_args tensors;
     const char *provider, *provider_options, *session_options, *run_options;
-    bool json;
 } infer_args;
 
 static const td_option infer_options[] = {
     {"input", 'i', OPTION_LIST, "NAME=FILE", "a tensor for an input: .npy, or .pb as in ONNX test data; repeatable",
-     offsetof(infer_args, inputs)},
+     offsetof(infer_args, tensors.inputs)},
     {"output", 'o', OPTION_LIST, "NAME=FILE.npy", "write an output to a file; repeatable",
-     offsetof(infer_args, outputs)},
-    {"json", 0, OPTION_FLAG, NULL, "print one JSON object", offsetof(infer_args, json)},
+     offsetof(infer_args, tensors.outputs)},
+    {"ids", 0, OPTION_TEXT, "1,2,3", "token ids, for a folder that takes them", offsetof(infer_args, tensors.ids)},
+    {"audio", 0, OPTION_TEXT, "FILE", "a sound file, through the preprocessing of a folder; -: standard input",
+     offsetof(infer_args, tensors.audio)},
+    {"json", 0, OPTION_FLAG, NULL, "print one JSON object", offsetof(infer_args, tensors.json)},
     {"provider", 0, OPTION_TEXT, "NAME", "execution provider of ONNX Runtime; implies --engine ort",
      offsetof(infer_args, provider)},
     {"provider-options", 0, OPTION_TEXT, "JSON", "an object of options for the provider",
@@ -74,11 +76,11 @@ static int find_port(infer *f, bool input, const char *text, size_t *index, cons
 
 /* --- values in */
 static int read_inputs(infer *f) {
-    for (size_t k = 0; k < f->args->inputs.n; k++) {
+    for (size_t k = 0; k < f->args->tensors.inputs.n; k++) {
         treadle_error error = {0};
         const char *file;
         size_t i;
-        int code = find_port(f, true, f->args->inputs.items[k], &i, &file);
+        int code = find_port(f, true, f->args->tensors.inputs.items[k], &i, &file);
         if (code != EXIT_OK) return code;
         treadle_value_release(f->in[i]);
         f->in[i] = NULL;
@@ -96,10 +98,10 @@ static int read_inputs(infer *f) {
         if (!f->in[i] && !port.optional)
             return td_usage(&td_command_infer, "input \"%s\" is not given: --input %s=FILE.npy", port.name, port.name);
     }
-    for (size_t k = 0; k < f->args->outputs.n; k++) { /* before the work, not after it */
+    for (size_t k = 0; k < f->args->tensors.outputs.n; k++) { /* before the work, not after it */
         const char *file;
         size_t i;
-        int code = find_port(f, false, f->args->outputs.items[k], &i, &file);
+        int code = find_port(f, false, f->args->tensors.outputs.items[k], &i, &file);
         if (code != EXIT_OK) return code;
     }
     return EXIT_OK;
@@ -107,12 +109,12 @@ static int read_inputs(infer *f) {
 
 /* --- values out */
 static int write_outputs(infer *f) {
-    for (size_t k = 0; k < f->args->outputs.n; k++) {
+    for (size_t k = 0; k < f->args->tensors.outputs.n; k++) {
         treadle_error error = {0};
         treadle_tensor tensor;
         const char *file;
         size_t i;
-        int code = find_port(f, false, f->args->outputs.items[k], &i, &file);
+        int code = find_port(f, false, f->args->tensors.outputs.items[k], &i, &file);
         if (code != EXIT_OK) return code;
         if (treadle_value_tensor(f->out[i], &tensor, &error) == TREADLE_OK &&
             treadle_tensor_write_npy(file, &tensor, &error) == TREADLE_OK)
@@ -121,46 +123,6 @@ static int write_outputs(infer *f) {
         return EXIT_RUN;
     }
     return EXIT_OK;
-}
-
-typedef struct summary {
-    int64_t n, n_not_finite;
-    double low, high, mean;
-} summary;
-
-static summary summarise(const treadle_tensor *t) {
-    summary s = {.low = INFINITY, .high = -INFINITY};
-    if (treadle_tensor_size(t, &s.n, NULL, NULL) != TREADLE_OK || t->dtype == TREADLE_DTYPE_STRING) return s;
-    for (int64_t i = 0; i < s.n; i++) {
-        double v = treadle_tensor_get(t, i);
-        if (!isfinite(v)) {
-            s.n_not_finite++;
-            continue;
-        }
-        s.low = fmin(s.low, v);
-        s.high = fmax(s.high, v);
-        s.mean += v / (double)s.n;
-    }
-    return s;
-}
-
-static void write_tensor(td_json_writer *w, const treadle_tensor *t) {
-    summary s = summarise(t);
-    td_json_key(w, "dtype");
-    td_json_write_text(w, treadle_dtype_name(t->dtype));
-    td_json_key(w, "shape");
-    td_json_begin_array(w);
-    for (int i = 0; i < t->rank; i++) td_json_write_int(w, t->dims[i]);
-    td_json_end_array(w);
-    if (t->dtype == TREADLE_DTYPE_STRING || s.n == s.n_not_finite) return;
-    td_json_key(w, "min");
-    td_json_write_double(w, s.low);
-    td_json_key(w, "max");
-    td_json_write_double(w, s.high);
-    td_json_key(w, "mean");
-    td_json_write_double(w, s.mean);
-    td_json_key(w, "not_finite");
-    td_json_write_int(w, s.n_not_finite);
 }
 
 static void write_output(const infer *f, size_t i, td_json_writer *w) {
@@ -172,7 +134,7 @@ static void write_output(const infer *f, size_t i, td_json_writer *w) {
     td_json_write_text(w, port.name);
     switch (treadle_value_get_kind(f->out[i])) {
     case TREADLE_VALUE_TENSOR:
-        if (treadle_value_tensor(f->out[i], &t, NULL) == TREADLE_OK) write_tensor(w, &t);
+        if (treadle_value_tensor(f->out[i], &t, NULL) == TREADLE_OK) td_tensor_json(w, &t);
         break;
     case TREADLE_VALUE_SEQUENCE:
         td_json_key(w, "items");
@@ -191,15 +153,7 @@ static void print_output(const infer *f, size_t i) {
     if (treadle_value_get_kind(f->out[i]) == TREADLE_VALUE_SEQUENCE)
         printf("a sequence of %zu", treadle_value_count(f->out[i]));
     else if (treadle_value_tensor(f->out[i], &t, NULL) != TREADLE_OK) printf("nothing");
-    else {
-        summary s = summarise(&t);
-        printf("%s [", treadle_dtype_name(t.dtype));
-        for (int d = 0; d < t.rank; d++) printf("%s%lld", d ? ", " : "", (long long)t.dims[d]);
-        printf("]");
-        if (t.dtype != TREADLE_DTYPE_STRING && s.n > s.n_not_finite)
-            printf(", %.6g to %.6g, mean %.6g", s.low, s.high, s.mean);
-        if (s.n_not_finite) printf(", %lld not finite", (long long)s.n_not_finite);
-    }
+    else td_tensor_print(&t);
     printf("\n");
 }
 
@@ -207,7 +161,7 @@ static int print_outputs(const infer *f) {
     td_json_writer w;
     td_buf out = {0};
 
-    if (!f->args->json) {
+    if (!f->args->tensors.json) {
         for (size_t i = 0; i < f->n_out; i++) print_output(f, i);
         return EXIT_OK;
     }
@@ -225,27 +179,24 @@ static int print_outputs(const infer *f) {
 }
 
 /* --- the command */
-static int open_session(infer *f, const char *path) {
+static int open_session(infer *f, const td_model_source *source) {
     treadle_session_options options;
     treadle_error error = {0};
-    td_model_source source;
 
     treadle_session_options_init(&options);
-    int code = td_model_source_get(&f->args->model, path, &f->arena, &source);
-    if (code != EXIT_OK) return code;
-    options.n_threads = source.options.n_threads;
-    options.activations = source.options.activations;
-    options.no_passes = source.options.no_passes;
-    options.pack_dir = source.options.pack_dir;
-    options.engine = source.options.engine;
-    options.ort_library = source.options.ort_library;
-    options.provider_libraries = source.options.provider_libraries;
-    options.n_provider_libraries = source.options.n_provider_libraries;
+    options.n_threads = source->options.n_threads;
+    options.activations = source->options.activations;
+    options.no_passes = source->options.no_passes;
+    options.pack_dir = source->options.pack_dir;
+    options.engine = source->options.engine;
+    options.ort_library = source->options.ort_library;
+    options.provider_libraries = source->options.provider_libraries;
+    options.n_provider_libraries = source->options.n_provider_libraries;
     options.provider = f->args->provider;
     options.provider_options = f->args->provider_options;
     options.session_options = f->args->session_options;
     options.run_options = f->args->run_options;
-    if (treadle_session_open(path, &options, &f->session, &error) != TREADLE_OK) return td_report(&error);
+    if (treadle_session_open(source->path, &options, &f->session, &error) != TREADLE_OK) return td_report(&error);
     f->n_in = treadle_session_n_inputs(f->session);
     f->n_out = treadle_session_n_outputs(f->session);
     f->in = TD_ARENA_ARRAY(&f->arena, treadle_value *, f->n_in + 1);
@@ -253,31 +204,57 @@ static int open_session(infer *f, const char *path) {
     return f->in && f->out ? EXIT_OK : EXIT_RUN;
 }
 
-static int infer_run(void *given, char **positional) {
-    infer f = {.args = given};
+static int infer_file(infer *f, const td_model_source *source) {
     treadle_error error = {0};
 
-    int code = open_session(&f, positional[0]);
-    if (code == EXIT_OK) code = read_inputs(&f);
+    if (f->args->tensors.ids || f->args->tensors.audio)
+        return td_usage(&td_command_infer, "%s needs a model folder: %s is one graph, which takes tensors (--input)",
+                        f->args->tensors.ids ? "--ids" : "--audio", source->path);
+    int code = open_session(f, source);
+    if (code == EXIT_OK) code = read_inputs(f);
     if (code == EXIT_OK &&
-        treadle_session_run(f.session, (const treadle_value *const *)f.in, f.out, &error) != TREADLE_OK) {
+        treadle_session_run(f->session, (const treadle_value *const *)f->in, f->out, &error) != TREADLE_OK) {
         td_report(&error);
         code = EXIT_RUN;
     }
-    if (code == EXIT_OK) code = write_outputs(&f);
-    if (code == EXIT_OK) code = print_outputs(&f);
-    for (size_t i = 0; f.in && i < f.n_in; i++) treadle_value_release(f.in[i]);
-    for (size_t i = 0; f.out && i < f.n_out; i++) treadle_value_release(f.out[i]);
-    treadle_session_close(f.session);
+    if (code == EXIT_OK) code = write_outputs(f);
+    if (code == EXIT_OK) code = print_outputs(f);
+    for (size_t i = 0; f->in && i < f->n_in; i++) treadle_value_release(f->in[i]);
+    for (size_t i = 0; f->out && i < f->n_out; i++) treadle_value_release(f->out[i]);
+    treadle_session_close(f->session);
+    return code;
+}
+
+/* What only ONNX Runtime takes, of one graph: a folder's config says it for each session. */
+static const char *provider_option(const infer_args *args) {
+    if (args->provider) return "--provider";
+    if (args->provider_options) return "--provider-options";
+    if (args->session_options) return "--session-options";
+    return args->run_options ? "--run-options" : NULL;
+}
+
+static int infer_run(void *given, char **positional) {
+    infer f = {.args = given};
+    td_model_source source;
+    int code = td_model_source_get(&f.args->model, positional[0], &f.arena, &source);
+
+    if (code == EXIT_OK && !td_path_is_dir(source.path)) code = infer_file(&f, &source);
+    else if (code == EXIT_OK && provider_option(f.args))
+        code = td_usage(&td_command_infer, "%s is for one graph; a folder's config says it for each session (--set)",
+                        provider_option(f.args));
+    else if (code == EXIT_OK) code = td_infer_folder(&source, &f.args->tensors, &f.arena);
     td_arena_free(&f.arena);
     return code;
 }
 
 const td_command td_command_infer = {
     .name = "infer",
-    .arguments = "FILE.onnx [-i NAME=FILE.npy ...] [-o NAME=FILE.npy ...] [--json]",
-    .summary = "run one ONNX graph on named tensors",
-    .help = "Prints type, shape and range of every output. No config and no state: inputs in, outputs out.",
+    .arguments = "FILE.onnx|DIR [-i NAME=FILE.npy ...] [-o NAME=FILE.npy ...] [--json]",
+    .summary = "run one ONNX graph, or a folder's pipeline, on named tensors",
+    .help =
+        "Prints type, shape and range of every output. Of a file, the graph is run by itself: no config and no state. A folder is\n"
+        "run once as its config says, if it gives tensors and no tokens: speech synthesis, encoders, classifiers. Of several\n"
+        "sessions an output is called SESSION.NAME, or NAME alone.",
     .options = infer_options,
     .n_options = TD_COUNT(infer_options),
     .args_bytes = sizeof(infer_args),

@@ -262,6 +262,17 @@ static int generate(treadle_model *model, const run_args *args, const treadle_id
     return code;
 }
 
+/* What gives tensors or vectors has no use for a prompt. */
+static int check_gives_tokens(const treadle_model *model) {
+    treadle_model_info info = {.struct_size = sizeof info};
+
+    treadle_model_get_info(model, &info);
+    if (info.has_logits || info.transduces) return EXIT_OK;
+    fprintf(stderr,
+            "treadle: this model gives no tokens (explain says why): see infer for tensors, embed for vectors\n");
+    return EXIT_MODEL;
+}
+
 /* Sound alone, and a model that writes down what is spoken: its prompt is its own affair. */
 static bool transcribes(const treadle_model *model, const run_args *args) {
     treadle_model_info info = {.struct_size = sizeof info};
@@ -307,6 +318,7 @@ static int run_run(void *given, char **positional) {
         else rows[i].ids = ids;
     }
     if (code == EXIT_OK) code = td_model_get(&args->model, positional[0], &arena, &model, &load_ms);
+    if (code == EXIT_OK) code = check_gives_tokens(model);
     bool written_down = code == EXIT_OK && transcribes(model, args);
     if (written_down) {
         code = transcribe(model, args);

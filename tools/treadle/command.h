@@ -158,6 +158,19 @@ treadle_status td_open_audio(const char *path, treadle_audio **out, treadle_erro
 /* Gives them to the next append. EXIT_OK, or reports and returns the code. */
 int td_give_media(const td_command *command, const td_media_args *args, treadle_generator *generator);
 
+/* --- tensors out */
+/* "float32 [1, 2], -1 to 1, mean 0" on standard output; the same as members of the JSON object that is open. */
+void td_tensor_print(const treadle_tensor *tensor);
+void td_tensor_json(td_json_writer *w, const treadle_tensor *tensor);
+
+/* infer_folder.c: one pass over a folder on named tensors. */
+typedef struct td_infer_args {
+    td_texts inputs, outputs;
+    const char *ids, *audio;
+    bool json;
+} td_infer_args;
+int td_infer_folder(const td_model_source *source, const td_infer_args *args, td_arena *arena);
+
 /* cmd_transcribe.c: prints what a sound file says, as `transcribe` does; -1: as the model's config has it. */
 int td_transcribe_file(treadle_model *model, const char *path, int64_t beams, int64_t max_new_tokens, bool json);
 
