@@ -89,7 +89,7 @@ typedef struct td_engine {
     void (*interrupt)(td_session_ctx *ctx, bool on);
     bool (*can_pick_rows)(const td_session *session, size_t output);
     treadle_status (*pick_rows)(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
-                                treadle_error *err);
+                                int64_t seq, treadle_error *err);
     /* Says that values of this output only ever become inputs of sessions of this engine (state, wires): they may then
      * stay on the device, and their data must not be read. Off at first. */
     void (*keep)(td_session_ctx *ctx, size_t output, bool on);

@@ -71,8 +71,8 @@ static bool light_can_pick_rows(const td_session *session, size_t output) {
 }
 
 static treadle_status light_pick_rows(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch,
-                                      size_t n, treadle_error *err) {
-    return td_light_pick_rows(ctx_of(ctx), output, positions, batch, n, err);
+                                      size_t n, int64_t seq, treadle_error *err) {
+    return td_light_pick_rows(ctx_of(ctx), output, positions, batch, n, seq, err);
 }
 
 static void light_keep(td_session_ctx *ctx, size_t output, bool on) { (void)ctx, (void)output, (void)on; }

@@ -434,8 +434,8 @@ static bool engine_can_pick_rows(const td_session *session, size_t output) {
 }
 
 static treadle_status engine_pick_rows(td_session_ctx *ctx, size_t output, const int64_t *positions, size_t batch,
-                                       size_t n, treadle_error *err) {
-    (void)ctx, (void)batch, (void)n;
+                                       size_t n, int64_t seq, treadle_error *err) {
+    (void)ctx, (void)batch, (void)n, (void)seq;
     if (!positions) return TREADLE_OK;
     return td_fail(err, TREADLE_INVALID_ARGUMENT, "positions of output %zu cannot be picked by ONNX Runtime", output);
 }

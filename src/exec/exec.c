@@ -69,6 +69,7 @@ static bool alloc_all(td_exec *e) {
     e->runs = td_alloc_zero(n, sizeof *e->runs);
     e->picked_n = td_alloc_zero(n, sizeof *e->picked_n);
     e->picked_rows = td_alloc_zero(n, sizeof *e->picked_rows);
+    e->picked_of = td_alloc_zero(n, sizeof *e->picked_of);
     e->written = td_alloc_zero(e->plan->n_states, sizeof *e->written);
     e->kept = td_alloc_zero(e->n_rows * e->plan->n_wires, sizeof *e->kept);
     e->lines = td_alloc_zero(e->n_rows, sizeof *e->lines);
@@ -76,8 +77,9 @@ static bool alloc_all(td_exec *e) {
     e->lengths = td_alloc_zero(e->n_rows, sizeof *e->lengths);
     e->all = td_alloc_zero(e->n_rows, sizeof *e->all);
     return e->spliced && e->ctx && e->inputs && e->outputs && e->joined && e->skip && e->ran && e->released &&
-           e->is_joined && e->runs && e->picked_n && e->picked_rows && e->written && e->kept && e->lines && e->picked &&
-           e->lengths && e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e) && td_exec_copies_init(e);
+           e->is_joined && e->runs && e->picked_n && e->picked_rows && e->picked_of && e->written && e->kept &&
+           e->lines && e->picked && e->lengths && e->all && td_exec_alloc_nothing(e) && td_exec_stacks_init(e) &&
+           td_exec_copies_init(e);
 }
 
 treadle_status td_exec_new(const td_runtime *runtime, size_t n_rows, td_exec **out, treadle_error *err) {
@@ -128,9 +130,9 @@ void td_exec_free(td_exec *e) {
     td_exec_copies_free(e);
     td_state_free(e->state);
     td_exec_roles_free(e);
-    void *const memory[] = {e->ctx,       e->inputs,  e->outputs,  e->joined,      e->skip,    e->ran,    e->released,
-                            e->is_joined, e->runs,    e->picked_n, e->picked_rows, e->written, e->kept,   e->lines,
-                            e->picked,    e->lengths, e->all,      e->nothing,     e->logits,  e->spliced};
+    void *const memory[] = {e->ctx,       e->inputs, e->outputs,  e->joined,      e->skip,      e->ran,     e->released,
+                            e->is_joined, e->runs,   e->picked_n, e->picked_rows, e->picked_of, e->written, e->kept,
+                            e->lines,     e->picked, e->lengths,  e->all,         e->nothing,   e->logits,  e->spliced};
     for (size_t i = 0; i < TD_COUNT(memory); i++) td_free(memory[i]);
     td_free(e);
 }

@@ -139,6 +139,7 @@ typedef struct td_exec {
     int64_t *picked;     /* [n_rows], scratch */
     int64_t *picked_n;   /* [n_sessions]: position that is picked now; -1: all, -2: not known */
     size_t *picked_rows; /* [n_sessions]: of how many rows */
+    int64_t *picked_of;  /* [n_sessions]: of how many positions */
     bool keep_all;       /* keep those of all positions */
     td_floats *all;      /* [n_rows]: appended */
 

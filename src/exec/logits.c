@@ -12,12 +12,14 @@ static int64_t last_position(const td_exec_run *run) { return run->n - 1 - run->
 treadle_status td_exec_pick(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
     if (!e->runtime->pick_rows[session] || e->copies[session]) return TREADLE_OK;
     int64_t wanted = run->n > 1 && !e->keep_all && run->wants_logits ? last_position(run) : -1;
-    if (wanted == e->picked_n[session] && (wanted < 0 || run->n_rows == e->picked_rows[session])) return TREADLE_OK;
+    bool same = wanted < 0 || (run->n_rows == e->picked_rows[session] && run->n == e->picked_of[session]);
+    if (wanted == e->picked_n[session] && same) return TREADLE_OK;
     for (size_t r = 0; r < run->n_rows; r++) e->picked[r] = wanted;
     e->picked_n[session] = wanted;
     e->picked_rows[session] = run->n_rows;
+    e->picked_of[session] = run->n;
     return e->runtime->engines[session]->pick_rows(e->ctx[session], (size_t)e->plan->sessions[session].logits,
-                                                   wanted < 0 ? NULL : e->picked, run->n_rows, 1, err);
+                                                   wanted < 0 ? NULL : e->picked, run->n_rows, 1, run->n, err);
 }
 
 static treadle_status take_vocab(td_exec *e, const td_tensor *logits, treadle_error *err) {

@@ -91,6 +91,7 @@ static void set_captured(const td_resolver *r, const td_node *node, td_body *bod
         to->port = constant ? TD_NO_PORT : (int32_t)i;
         to->may_be_absent = from->may_be_absent;
         to->failed = from->failed;
+        to->known = from->known;
     }
 }
 

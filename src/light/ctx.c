@@ -67,7 +67,7 @@ void td_light_ctx_free(td_light_ctx *ctx) {
 }
 
 treadle_status td_light_pick_rows(td_light_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
-                                  treadle_error *err) {
+                                  int64_t seq, treadle_error *err) {
     if (!td_light_can_pick_rows(ctx->light, output))
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "positions of output %zu cannot be picked: it is not row-wise",
                        output);
@@ -79,6 +79,10 @@ treadle_status td_light_pick_rows(td_light_ctx *ctx, size_t output, const int64_
     size_t count;
     if (TD_MUL_OVERFLOWS(batch, n, &count) || count == 0)
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "%zu rows of %zu positions to pick", batch, n);
+    for (size_t i = 0; i < count; i++)
+        if (positions[i] < 0 || positions[i] >= seq)
+            return td_fail(err, TREADLE_INVALID_ARGUMENT, "position %lld was picked of a sequence of %lld",
+                           (long long)positions[i], (long long)seq);
     if (count > pick->batch * pick->n || !pick->positions) {
         int64_t *grown = td_alloc_array(count, sizeof *grown);
         if (!grown) return td_fail_memory(err, "picked positions", count * sizeof *grown);
@@ -88,6 +92,7 @@ treadle_status td_light_pick_rows(td_light_ctx *ctx, size_t output, const int64_
     memcpy(pick->positions, positions, count * sizeof *positions);
     pick->batch = batch;
     pick->n = n;
+    pick->seq = seq;
     pick->on = true;
     return TREADLE_OK;
 }

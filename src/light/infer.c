@@ -1,9 +1,10 @@
 /* light/infer.c - the usual answers of an op's infer (op.h). All tolerate unknown ranks and dimensions at open. */
-#include "light/ir.h"
+#include "light/resolve.h"
 #include "tensor/half.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 treadle_status td_infer_set(td_infer *in, size_t output, td_dtype dtype, const td_shape *shape) {
     td_value *out = output < in->n_outputs ? in->outputs[output] : NULL;
@@ -74,6 +75,15 @@ treadle_status td_infer_list(td_infer *in, size_t input, int64_t *out, int most,
     *n = (int)count;
     *known = true;
     return TREADLE_OK;
+}
+
+bool td_infer_sizes(const td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n) {
+    const td_resolver *r = in->build;
+    td_known known;
+    if (!in->at_open || input >= in->n_inputs || !td_known_of(r->graph, in->node->in[input], &known)) return false;
+    *n = known.n;
+    memcpy(out, known.v, (size_t)known.n * sizeof *out);
+    return true;
 }
 
 /* "; inputs float32[2, 3], int64[2]" */

@@ -55,6 +55,18 @@ int64_t td_graph_symbol(td_graph *graph, td_str name) {
     return TD_DIM_SYMBOL(id);
 }
 
+enum { FIRST_UNNAMED = 1 << 30 };
+
+int64_t td_graph_unnamed_symbol(td_graph *graph) {
+    if (graph->n_unnamed >= FIRST_UNNAMED) return TD_DIM_UNKNOWN;
+    return TD_DIM_SYMBOL(FIRST_UNNAMED + graph->n_unnamed++);
+}
+
+td_str td_graph_symbol_name(const td_graph *graph, int64_t dim) {
+    bool named = TD_DIM_IS_SYMBOL(dim) && TD_DIM_SYMBOL_ID(dim) < graph->symbol_names.n;
+    return named ? graph->symbol_names.items[TD_DIM_SYMBOL_ID(dim)] : (td_str){0};
+}
+
 int32_t td_graph_root(const td_graph *graph, int32_t id) {
     for (;;) {
         const td_node *node = td_graph_producer(graph, id);

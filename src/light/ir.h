@@ -11,6 +11,7 @@
 #define TD_LIGHT_IR_H
 
 #include "base/map.h"
+#include "light/known.h"
 #include "light/op.h"
 #include "onnx/schema.h"
 
@@ -29,6 +30,7 @@ typedef struct td_ir_value {
     bool is_output;            /* of the graph */
     bool may_be_absent;        /* an optional that can be empty at run time */
     bool failed;               /* its producer could not be resolved: nothing is known, complaints about it are noise */
+    const td_known *known;     /* of a list of integers that a node makes; NULL: nothing */
     const td_tensor *fallback; /* a graph input's default */
     const td_onnx_type *declared; /* value_info of the model: a hint */
 } td_ir_value;
@@ -61,6 +63,7 @@ typedef struct td_graph {
     size_t n_inputs, n_outputs;
     td_map symbols; /* dim_param -> id; bodies use those of the outermost graph */
     TD_VEC(td_str) symbol_names;
+    uint32_t n_unnamed;       /* symbols of dimensions that the model does not name; of the outermost graph */
     TD_VEC(td_body *) bodies; /* owned: of all nodes that ever were */
 } td_graph;
 
@@ -71,6 +74,9 @@ int32_t td_graph_add_constant(td_graph *graph, td_str name, const td_tensor *ten
 /* Inputs and outputs absent; not yet in `nodes`. */
 td_node *td_graph_new_node(td_graph *graph, size_t n_in, size_t n_out);
 int64_t td_graph_symbol(td_graph *graph, td_str name); /* the dimension of that name; 0: out of memory */
+/* A dimension like no other: where a size is made that nothing tells, it still is the same in all that follows. */
+int64_t td_graph_unnamed_symbol(td_graph *graph);
+td_str td_graph_symbol_name(const td_graph *graph, int64_t dim); /* empty: it has none */
 
 static inline td_ir_value *td_graph_value(const td_graph *graph, int32_t id) { return &graph->values.items[id]; }
 static inline td_node *td_graph_producer(const td_graph *graph, int32_t id) {

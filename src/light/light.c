@@ -10,9 +10,10 @@ static td_onnx_type_kind port_kind(const td_ir_value *v) {
 
 static void port_shape(const td_graph *g, td_light_port *port, const td_shape *shape) {
     port->shape = *shape;
-    for (int d = 0; d < shape->rank; d++)
-        if (TD_DIM_IS_SYMBOL(shape->dims[d]))
-            port->dim_names[d] = g->symbol_names.items[TD_DIM_SYMBOL_ID(shape->dims[d])];
+    for (int d = 0; d < shape->rank; d++) {
+        port->dim_names[d] = td_graph_symbol_name(g, shape->dims[d]);
+        if (shape->dims[d] < 0 && !port->dim_names[d].n) port->shape.dims[d] = TD_DIM_UNKNOWN;
+    }
 }
 
 /* Ports keep the names of the file: passes may have put another value in an output's place. */

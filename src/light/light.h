@@ -81,11 +81,12 @@ void td_light_interrupt(td_light_ctx *ctx, bool on);
 
 /* Logits of few positions: if output `index` [batch, seq, ...] is made by row-wise ops (norm, matmul with
  * constant weights, ...), td_light_can_pick_rows says so, and a run after td_light_pick_rows(ctx,
- * positions[batch][n], n) computes only these positions of each batch row: the output then is [batch, n, ...].
- * positions NULL: all again. Positions are copied. */
+ * positions[batch][n], n, seq) computes only these positions of each batch row: the output then is [batch, n, ...].
+ * If it would not have `batch` rows of `seq` positions (graphs that keep the last one alone), all of it is computed.
+ * positions NULL: all again. Positions, 0..seq-1, are copied. */
 bool td_light_can_pick_rows(const td_light *light, size_t output);
 treadle_status td_light_pick_rows(td_light_ctx *ctx, size_t output, const int64_t *positions, size_t batch, size_t n,
-                                  treadle_error *err);
+                                  int64_t seq, treadle_error *err);
 
 /* Node times of the last run with options.profile: one line a node, or totals by op when by_op. */
 void td_light_profile(const td_light_ctx *ctx, bool by_op, td_buf *out);

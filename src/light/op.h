@@ -148,6 +148,9 @@ treadle_status td_infer_axis(td_infer *in, int64_t axis, int rank, int *out); /*
 /* Integer list input (shape, axes, ...) if its data are known: int32 or int64, at most TD_MAX_RANK entries.
  * *known false: the data are not there at open. */
 treadle_status td_infer_ints(td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n, bool *known);
+/* At open: sizes of such a list of which at least some are known: numbers from -1, symbols (TD_DIM_SYMBOL), and
+ * TD_KNOWN_NOT (known.h). false: none are. */
+bool td_infer_sizes(const td_infer *in, size_t input, int64_t out[TD_MAX_RANK], int *n);
 /* At most `most`. */
 treadle_status td_infer_list(td_infer *in, size_t input, int64_t *out, int most, int *n, bool *known);
 /* Names node, op and input shapes. */

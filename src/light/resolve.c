@@ -164,6 +164,13 @@ static treadle_status infer_types_only(td_resolver *r, td_infer *in) {
     return status;
 }
 
+/* Sizes that the op cannot tell get symbols of their own. */
+static void name_dims(td_resolver *r, td_value *type) {
+    td_shape *shape = &type->tensor.shape;
+    for (int d = 0; type->kind == TD_VALUE_TENSOR && d < shape->rank; d++)
+        if (shape->dims[d] == TD_DIM_UNKNOWN) shape->dims[d] = td_graph_unnamed_symbol(td_resolve_outermost(r)->graph);
+}
+
 static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
     r->inputs.n = r->outputs.n = r->output_pointers.n = 0;
     if (!td_vec_reserve(&r->inputs, node->n_in + 1) || !td_vec_reserve(&r->outputs, node->n_out + 1) ||
@@ -196,8 +203,9 @@ static treadle_status infer(td_resolver *r, td_node *node, treadle_error *err) {
         v->type.sequence = NULL;
         v->failed = false;
         v->may_be_absent = may_be_absent;
+        name_dims(r, &v->type);
     }
-    return TREADLE_OK;
+    return td_known_follow(r->graph, node, err);
 }
 
 treadle_status td_resolve_node(td_resolver *r, td_node *node, treadle_error *err) {

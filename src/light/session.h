@@ -124,6 +124,7 @@ typedef struct td_span {
 typedef struct td_pick {
     int64_t *positions; /* [batch, n] */
     size_t batch, n;
+    int64_t seq;
     bool on;
 } td_pick;
 

@@ -213,7 +213,7 @@ TEST(runs_and_picks) {
     REQUIRE(td_shape_equal(&all[0].tensor.shape, &(td_shape){3, {1, 2, 11}}));
     memcpy(kept, (float *)all[0].tensor.data + 11, sizeof kept);
     REQUIRE(engine->can_pick_rows(session, 0));
-    CHECK_OK(engine->pick_rows(ctx, 0, (int64_t[]){1}, 1, 1, &err), &err);
+    CHECK_OK(engine->pick_rows(ctx, 0, (int64_t[]){1}, 1, 1, 2, &err), &err);
     CHECK_OK(engine->run(ctx, &in, one, (bool[]){false, true}, &err), &err);
     REQUIRE(td_shape_equal(&one[0].tensor.shape, &(td_shape){3, {1, 1, 11}}));
     for (int i = 0; i < 11; i++) CHECK_NEAR(((float *)one[0].tensor.data)[i], kept[i], 1e-6);

@@ -359,7 +359,33 @@ def row_wise_if():
          [[f32(1, 5, 6), np.array(True), np.array(True)]] + [[f32(2, 7, 6), np.array(a == 1), np.array(b == 1)] for a, b in ((1, 0), (0, 1), (0, 0))])
 
 
+def row_wise_shapes():
+    """Rows that leave their shape and come back by lists made of Shape, as exporters write views; a tail after the last row alone."""
+    n = h.make_node
+    save("row_wise_shapes",
+         [n("Shape", ["x"], ["xs"]), n("Gather", ["xs", "zero"], ["b"]), n("Gather", ["xs", "one"], ["s"]),
+          n("Unsqueeze", ["b", "zeros"], ["b1"]), n("Unsqueeze", ["s", "zeros"], ["s1"]), n("Mul", ["s1", "ones"], ["s2"]),
+          n("Concat", ["b1", "s2", "heads"], ["split"], axis=0), n("Reshape", ["x", "split"], ["x4"]),  # [b, s, 2, 3]
+          n("Transpose", ["x4"], ["t4"], perm=[0, 2, 1, 3]), n("Shape", ["t4"], ["ts"]), n("Gather", ["ts", "two"], ["s3"]),
+          n("Unsqueeze", ["s3", "zeros"], ["s4"]), n("Concat", ["b1", "minus", "s4"], ["turned"], axis=0),
+          n("Transpose", ["t4"], ["u4"], perm=[0, 2, 1, 3]), n("Reshape", ["u4", "flat"], ["u2"]), n("Gemm", ["u2", "w", "bias"], ["g2"]),
+          n("Slice", ["xs", "zeros", "two1"], ["lead"]), n("Concat", ["lead", "minus"], ["back"], axis=0), n("Reshape", ["g2", "back"], ["g3"]),
+          n("Range", ["zero", "s", "one"], ["r"]), n("Cast", ["r"], ["rf"], to=T.FLOAT), n("Unsqueeze", ["rf", "outer"], ["r3"]),
+          n("Concat", ["s4", "ones"], ["e2"], axis=0), n("ConstantOfShape", ["three"], ["m1"], value=nh.from_array(np.int64([-1]))),
+          n("Concat", ["minus", "e2"], ["e3"], axis=0), n("Equal", ["e3", "m1"], ["any"]), n("Where", ["any", "ones3", "e3"], ["e"]),
+          n("Expand", ["r3", "e"], ["rx"]), n("Add", ["g3", "rx"], ["v"]), n("MatMul", ["v", "head"], ["logits"]),
+          n("Slice", ["v", "minus", "far", "ones"], ["end"]), n("MatMul", ["end", "head"], ["last"]),
+          n("Reshape", ["t4", "turned"], ["other"])],
+         [info("x", T.FLOAT, ["batch", "seq", 6])], [info(o, T.FLOAT, None) for o in ("logits", "last", "other")],
+         [init("zero", np.int64(0)), init("one", np.int64(1)), init("two", np.int64(2)), init("zeros", np.int64([0])), init("ones", np.int64([1])),
+          init("two1", np.int64([2])), init("three", np.int64([3])), init("ones3", np.int64([1, 1, 1])), init("heads", np.int64([2, 3])),
+          init("minus", np.int64([-1])), init("flat", np.int64([-1, 6])), init("outer", np.int64([0, 2])), init("far", np.int64([2**60])),
+          init("w", f32(6, 7)), init("bias", f32(7)), init("head", f32(7, 11))],
+         [[f32(1, 5, 6)], [f32(2, 7, 6)], [f32(1, 1, 6)]])
+
+
 if __name__ == "__main__":
     for make in [elementwise, broadcast_in_place, shape_chain, concat_cache, outputs, defaults, old_initializers, functions,
-                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear, static_linear, row_wise_if]:
+                 row_wise, skips, data_dependent, quant_block, scatter_cache, linear, int8_linear, static_linear, row_wise_if,
+                 row_wise_shapes]:
         make()

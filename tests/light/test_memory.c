@@ -86,9 +86,10 @@ static bool whole_life(const char *name, const data_set *sets, size_t n_sets, co
 }
 
 TEST(every_allocation_fails_once) {
-    static const char *const swept[] = {"shape_chain",   "concat_cache",  "functions",     "outputs",
-                                        "row_wise",      "control_if",    "control_loop",  "control_scan",
-                                        "control_fixed", "control_cache", "control_scan8", "row_wise_if"};
+    static const char *const swept[] = {"shape_chain",    "concat_cache",  "functions",     "outputs",
+                                        "row_wise",       "control_if",    "control_loop",  "control_scan",
+                                        "control_fixed",  "control_cache", "control_scan8", "row_wise_if",
+                                        "row_wise_shapes"};
     for (size_t c = 0; c < TD_COUNT(swept); c++) {
         td_light_options options = {.n_threads = 1};
         td_light *light = open_case(swept[c], &options);

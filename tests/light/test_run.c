@@ -226,7 +226,7 @@ static void pick_rows_of(const char *name, int set) {
     for (int round = 0; round < 3; round++) {
         const int64_t at[2][2] = {{6, 0}, {3, 3}};
         td_value outputs[2] = {0};
-        CHECK_OK(td_light_pick_rows(ctx, 0, at[0], 2, 2, &err), &err);
+        CHECK_OK(td_light_pick_rows(ctx, 0, at[0], 2, 2, 7, &err), &err);
         CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
         REQUIRE(td_shape_equal(&outputs[0].tensor.shape, &(td_shape){3, {2, 2, 11}}));
         for (int b = 0; b < 2; b++)
@@ -235,18 +235,22 @@ static void pick_rows_of(const char *name, int set) {
                     CHECK_NEAR(((float *)outputs[0].tensor.data)[(b * 2 + i) * 11 + v],
                                ((float *)data.wanted[0].data)[(b * 7 + at[b][i]) * 11 + v], 1e-5);
         check_tensor("the other output", &outputs[1].tensor, &data.wanted[1]);
-        CHECK_OK(td_light_pick_rows(ctx, 0, NULL, 0, 0, &err), &err);
+        CHECK_OK(td_light_pick_rows(ctx, 0, NULL, 0, 0, 0, &err), &err);
         outputs[0] = outputs[1] = (td_value){0};
         CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
         check_tensor("all rows", &outputs[0].tensor, &data.wanted[0]);
     }
     td_value outputs[2] = {0};
-    CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){7, 0}, 2, 1, &err), &err);
-    CHECK_STATUS(td_light_run(ctx, data.inputs, outputs, NULL, &err), TREADLE_RUN, &err);
+    CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){8, 0}, 2, 1, 9, &err), &err); /* of another length: all */
+    CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
+    check_tensor("another length", &outputs[0].tensor, &data.wanted[0]);
+    outputs[0] = outputs[1] = (td_value){0};
+    CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){1}, 1, 1, 7, &err), &err); /* of another batch */
+    CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
+    check_tensor("another batch", &outputs[0].tensor, &data.wanted[0]);
+    CHECK_STATUS(td_light_pick_rows(ctx, 0, (int64_t[]){7, 0}, 2, 1, 7, &err), TREADLE_INVALID_ARGUMENT, &err);
     CHECK_HAS_STR(err.message, "position 7");
-    CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){1}, 1, 1, &err), &err);
-    CHECK_STATUS(td_light_run(ctx, data.inputs, outputs, NULL, &err), TREADLE_RUN, &err);
-    CHECK_STATUS(td_light_pick_rows(ctx, 1, (int64_t[]){1}, 1, 1, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_STATUS(td_light_pick_rows(ctx, 1, (int64_t[]){1}, 1, 1, 7, &err), TREADLE_INVALID_ARGUMENT, &err);
     free_set(&data);
     td_light_ctx_free(ctx);
     td_light_close(light);
@@ -256,6 +260,31 @@ TEST(picked_rows) { pick_rows_of("row_wise", 1); }
 
 TEST(picked_rows_of_branches) {
     for (int set = 1; set < 4; set++) pick_rows_of("row_wise_if", set);
+}
+
+/* Lists made of shapes are followed; a graph that keeps the last position alone gives it, whatever was picked. */
+TEST(picked_rows_behind_views) {
+    treadle_error err = {0};
+    td_light *light = open_case("row_wise_shapes", &(td_light_options){.n_threads = 1});
+    td_light_ctx *ctx = NULL;
+    data_set data;
+    CHECK_OK(td_light_ctx_new(light, &ctx, &err), &err);
+    REQUIRE(read_set("row_wise_shapes", 1, light, &data));
+    REQUIRE(td_light_can_pick_rows(light, 0));
+    CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){6, 2}, 2, 1, 7, &err), &err);
+    if (td_light_can_pick_rows(light, 1)) CHECK_OK(td_light_pick_rows(ctx, 1, (int64_t[]){6, 2}, 2, 1, 7, &err), &err);
+    td_value outputs[3] = {0};
+    CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
+    REQUIRE(td_shape_equal(&outputs[0].tensor.shape, &(td_shape){3, {2, 1, 11}}));
+    for (int b = 0; b < 2; b++)
+        for (int v = 0; v < 11; v++)
+            CHECK_NEAR(((float *)outputs[0].tensor.data)[b * 11 + v],
+                       ((float *)data.wanted[0].data)[(b * 7 + (b ? 2 : 6)) * 11 + v], 1e-5);
+    check_tensor("the last position", &outputs[1].tensor, &data.wanted[1]);
+    check_tensor("the other output", &outputs[2].tensor, &data.wanted[2]);
+    free_set(&data);
+    td_light_ctx_free(ctx);
+    td_light_close(light);
 }
 
 /* Through a dynamically quantised product, whose scales are made in the run and are the same for all rows. */
@@ -273,7 +302,7 @@ TEST(picked_rows_of_int8) {
         REQUIRE(wanted->shape.rank == 3 && wanted->shape.dims[0] == 2 && wanted->shape.dims[2] == 5);
         CHECK(td_light_can_pick_rows(light, 0));
         CHECK(!td_light_can_pick_rows(light, 3)); /* its bias is one for each row */
-        CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){1, 0}, 2, 1, &err), &err);
+        CHECK_OK(td_light_pick_rows(ctx, 0, (int64_t[]){1, 0}, 2, 1, 2, &err), &err);
         CHECK_OK(td_light_run(ctx, data.inputs, outputs, NULL, &err), &err);
         REQUIRE(td_shape_equal(&outputs[0].tensor.shape, &(td_shape){3, {2, 1, 5}}));
         for (int b = 0; b < 2; b++)

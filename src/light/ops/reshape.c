@@ -1,6 +1,7 @@
 /* light/ops/reshape.c - ops that change only the shape: Reshape, Flatten, Squeeze, Unsqueeze. The output is a view.
  * Source: ONNX op texts. Lists that were attributes in early opsets (Reshape-1, Squeeze-1, Unsqueeze-1) and inputs
  * later are read from wherever they are. */
+#include "light/known.h"
 #include "light/op.h"
 
 typedef struct reshape_state {
@@ -75,16 +76,53 @@ static treadle_status fill_rest(td_infer *in, const td_shape *from, td_shape *ou
     return TREADLE_OK;
 }
 
+/* At open, sizes that are symbols: what is left of both sides without those that stand on either. */
+static int64_t rest_by_symbols(const td_shape *from, const td_shape *out, int rest) {
+    int64_t left[TD_MAX_RANK], have = 1, count = 1, symbol = 0;
+    for (int i = 0; i < from->rank; i++) {
+        left[i] = from->dims[i];
+        if (left[i] == TD_DIM_UNKNOWN || (left[i] >= 0 && TD_MUL_OVERFLOWS(count, left[i], &count)))
+            return TD_DIM_UNKNOWN;
+    }
+    for (int i = 0; i < out->rank; i++) {
+        if (i == rest) continue;
+        if (out->dims[i] >= 0) {
+            if (TD_MUL_OVERFLOWS(have, out->dims[i], &have)) return TD_DIM_UNKNOWN;
+            continue;
+        }
+        int k = 0;
+        while (k < from->rank && left[k] != out->dims[i]) k++;
+        if (k == from->rank) return TD_DIM_UNKNOWN;
+        left[k] = 1;
+    }
+    for (int i = 0; i < from->rank; i++) {
+        if (left[i] >= 0) continue;
+        if (symbol) return TD_DIM_UNKNOWN;
+        symbol = left[i];
+    }
+    if (have <= 0 || count % have != 0) return TD_DIM_UNKNOWN;
+    if (!symbol) return count / have;
+    return count == have ? symbol : TD_DIM_UNKNOWN;
+}
+
+/* The list as the run will have it, or what is known of it at open. *partial: entries may be symbols or unknown. */
+static treadle_status get_sizes(td_infer *in, int64_t list[TD_MAX_RANK], int *n, bool *known, bool *partial) {
+    TD_TRY(get_list(in, list, n, known));
+    *partial = !*known && td_infer_sizes(in, 1, list, n);
+    *known = *known || *partial;
+    return TREADLE_OK;
+}
+
 static treadle_status reshape_infer(td_infer *in) {
     const reshape_state *s = in->state;
     const td_value *x = in->inputs[0];
     const td_shape *from = &x->tensor.shape;
     td_shape out = {0};
     int64_t list[TD_MAX_RANK];
-    bool known, all_known = true;
+    bool known, partial, all_known = true;
     int rest = -1;
 
-    TD_TRY(get_list(in, list, &out.rank, &known));
+    TD_TRY(get_sizes(in, list, &out.rank, &known, &partial));
     if (!known) {
         const td_shape *of_list = &in->inputs[1]->tensor.shape;
         bool has_rank = of_list->rank == 1 && of_list->dims[0] >= 0 && of_list->dims[0] <= TD_MAX_RANK;
@@ -101,12 +139,15 @@ static treadle_status reshape_infer(td_infer *in) {
         } else if (list[i] == -1) {
             if (rest >= 0) return td_infer_fail(in, "more than one -1 in the shape");
             rest = i;
+        } else if (partial && list[i] < 0) {
+            out.dims[i] = list[i] == TD_KNOWN_NOT ? TD_DIM_UNKNOWN : list[i];
+            all_known = false;
         } else if (list[i] < 0) {
             return td_infer_fail(in, "%lld in the shape", (long long)list[i]);
         }
     }
     if (all_known && td_shape_known(from)) TD_TRY(fill_rest(in, from, &out, rest));
-    else if (rest >= 0) out.dims[rest] = TD_DIM_UNKNOWN;
+    else if (rest >= 0) out.dims[rest] = rest_by_symbols(from, &out, rest);
     return td_infer_set(in, 0, x->tensor.dtype, &out);
 }
 

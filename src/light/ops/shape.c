@@ -1,4 +1,5 @@
 /* light/ops/shape.c - Shape, Size, ConstantOfShape, Range, Expand, Tile, Trilu. Source: ONNX op texts. */
+#include "light/known.h"
 #include "light/ops/move.h"
 #include "tensor/half.h"
 
@@ -79,6 +80,12 @@ static treadle_status fill_prepare(td_prepare *p) {
     return TREADLE_OK;
 }
 
+/* Sizes of td_infer_sizes as dimensions. */
+static void forget_unknown(td_shape *shape) {
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dims[i] == TD_KNOWN_NOT) shape->dims[i] = TD_DIM_UNKNOWN;
+}
+
 static treadle_status fill_infer(td_infer *in) {
     const fill_state *s = in->state;
     const td_shape *of_list = &in->inputs[0]->tensor.shape;
@@ -87,6 +94,10 @@ static treadle_status fill_infer(td_infer *in) {
     bool known;
 
     TD_TRY(td_infer_ints(in, 0, list, &out.rank, &known));
+    if (!known && td_infer_sizes(in, 0, out.dims, &out.rank)) {
+        forget_unknown(&out);
+        return td_infer_set(in, 0, s->dtype, &out);
+    }
     if (!known) {
         bool has_rank = of_list->rank == 1 && of_list->dims[0] >= 0 && of_list->dims[0] <= TD_MAX_RANK;
         return td_infer_unknown(in, 0, s->dtype, has_rank ? (int)of_list->dims[0] : -1);
@@ -122,12 +133,24 @@ const td_op_impl td_op_constant_of_shape = {
     .state_bytes = sizeof(fill_state), .prepare = fill_prepare, .infer = fill_infer, .run = fill_run};
 
 /* --- Range: number of elements = max(0, ceil((limit - start) / delta)). */
+/* At open: from 0 by 1 it is as long as its limit, which is a size. */
+static treadle_status range_by_symbol(td_infer *in, td_dtype dtype) {
+    int64_t start[TD_MAX_RANK], limit[TD_MAX_RANK], delta[TD_MAX_RANK];
+    int n;
+
+    bool known = td_infer_sizes(in, 0, start, &n) && td_infer_sizes(in, 2, delta, &n) &&
+                 td_infer_sizes(in, 1, limit, &n) && start[0] == 0 && delta[0] == 1 && TD_DIM_IS_SYMBOL(limit[0]);
+    td_shape out = {.rank = 1, .dims = {known ? limit[0] : TD_DIM_UNKNOWN}};
+    forget_unknown(&out);
+    return td_infer_set(in, 0, dtype, &out);
+}
+
 static treadle_status range_infer(td_infer *in) {
     td_dtype dtype = in->inputs[0]->tensor.dtype;
     td_shape out = {.rank = 1};
 
     for (int i = 0; i < 3; i++)
-        if (!in->inputs[i]->tensor.data) return td_infer_unknown(in, 0, dtype, 1);
+        if (!in->inputs[i]->tensor.data) return range_by_symbol(in, dtype);
     if (td_dtype_kind(dtype) == TD_KIND_FLOAT) {
         double start = td_load_f64(dtype, in->inputs[0]->tensor.data, 0);
         double limit = td_load_f64(dtype, in->inputs[1]->tensor.data, 0);
@@ -176,13 +199,15 @@ static treadle_status expand_infer(td_infer *in) {
     bool known;
 
     TD_TRY(td_infer_ints(in, 1, to.dims, &to.rank, &known));
-    if (!known || x->shape.rank < 0) {
+    bool partial = !known && td_infer_sizes(in, 1, to.dims, &to.rank);
+    if (partial) forget_unknown(&to);
+    if ((!known && !partial) || x->shape.rank < 0) {
         bool has_rank =
             x->shape.rank >= 0 && of_list->rank == 1 && of_list->dims[0] >= 0 && of_list->dims[0] <= TD_MAX_RANK;
         return td_infer_unknown(in, 0, x->dtype, has_rank ? TD_MAX(x->shape.rank, (int)of_list->dims[0]) : -1);
     }
     for (int i = 0; i < to.rank; i++)
-        if (to.dims[i] < 0) return td_infer_fail(in, "dimension %lld", (long long)to.dims[i]);
+        if (!partial && to.dims[i] < 0) return td_infer_fail(in, "dimension %lld", (long long)to.dims[i]);
     if (!td_shape_broadcast(&x->shape, &to, &out)) return td_infer_fail(in, "the shapes do not broadcast");
     return td_infer_set(in, 0, x->dtype, &out);
 }
