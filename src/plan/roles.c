@@ -60,6 +60,12 @@ static bool is_integer(const td_light_port *port) {
     return port->kind == TD_ONNX_TYPE_TENSOR && (kind == TD_KIND_INT || kind == TD_KIND_UINT || kind == TD_KIND_BOOL);
 }
 
+/* Numbers to add, or zeros and ones: [batch, columns] or one for each pair of positions. */
+static bool is_float_mask(const td_light_port *port) {
+    bool tensor = port->kind == TD_ONNX_TYPE_TENSOR && td_dtype_kind(port->dtype) == TD_KIND_FLOAT;
+    return tensor && (port->shape.rank == 2 || port->shape.rank == 4);
+}
+
 static td_role role_by_use(const td_plan_build_ctx *b, int32_t session, size_t input) {
     const td_uses *uses = &b->uses[session];
     for (int32_t u = uses->first[input]; u >= 0; u = uses->items[u].next)
@@ -186,8 +192,9 @@ void td_plan_find_roles(td_plan_build_ctx *b, int32_t session) {
     }
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         const td_light_port *port = &s->signature->inputs[i];
-        if (s->roles[i] != TD_ROLE_NONE || !is_integer(port)) continue;
+        if (s->roles[i] != TD_ROLE_NONE) continue;
         td_role role = alias_of(port->name);
+        if (!is_integer(port) && !(role == TD_ROLE_ATTENTION_MASK && is_float_mask(port))) continue;
         if (role != TD_ROLE_NONE && td_plan_input_of_role(s, role) < 0) s->roles[i] = role;
     }
     if (td_plan_token_input(s) < 0) find_ids_by_use(s);

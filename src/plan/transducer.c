@@ -19,9 +19,34 @@ static bool is_kind(const td_light_port *port, bool floats) {
     return floats ? kind == TD_KIND_FLOAT : kind == TD_KIND_INT || kind == TD_KIND_UINT;
 }
 
-static bool is_length(td_str name) {
-    return td_name_has_word(name, "len") || td_name_has_word(name, "length") || td_name_has_word(name, "lens") ||
-           td_name_has_word(name, "lengths");
+static bool has_any(td_str name, const char *const *words) {
+    for (; *words; words++)
+        if (td_name_has_word(name, *words)) return true;
+    return false;
+}
+
+/* By the graph's name or by io's. */
+static bool is_length(const td_plan_session *s, bool input, size_t i) {
+    static const char *const lengths[] = {"len", "length", "lens", "lengths", NULL};
+    const td_light_port *port = input ? &s->signature->inputs[i] : &s->signature->outputs[i];
+    return has_any(port->name, lengths) || has_any(td_plan_wire_name(s, input, i), lengths);
+}
+
+/* The port of integers, neither state nor wired, that counts the frames of each row: by name, else
+ * the only one of one dimension. */
+static int32_t find_length(const td_plan_session *s, bool input) {
+    size_t n = input ? s->signature->n_inputs : s->signature->n_outputs, n_flat = 0;
+    int32_t flat = -1;
+    for (size_t i = 0; i < n; i++) {
+        const td_light_port *port = input ? &s->signature->inputs[i] : &s->signature->outputs[i];
+        bool taken = input ? !td_plan_is_unfed(s, i) : s->out_state[i] >= 0;
+        if (taken || !is_kind(port, false)) continue;
+        if (is_length(s, input, i)) return (int32_t)i;
+        if (port->shape.rank != 1) continue;
+        flat = (int32_t)i;
+        n_flat++;
+    }
+    return n_flat == 1 ? flat : -1;
 }
 
 static bool has_state(const td_plan *plan, int32_t session, bool recurrent) {
@@ -56,13 +81,17 @@ static size_t float_outputs(const td_plan_session *s, int32_t *out) {
 
 static bool takes_targets(search *f, int32_t session) {
     const td_plan_session *s = &f->b->plan->sessions[session];
+    int32_t flat = -1;
     f->t.targets = f->t.targets_length = -1;
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         const td_light_port *port = &s->signature->inputs[i];
         if (s->feeds[i].kind == TD_FEED_STATE || !is_kind(port, false)) continue;
-        if (is_length(port->name)) f->t.targets_length = (int32_t)i;
-        else if (f->t.targets < 0 && (port->shape.rank == 1 || port->shape.rank == 2)) f->t.targets = (int32_t)i;
+        if (is_length(s, true, i)) f->t.targets_length = (int32_t)i;
+        else if (port->shape.rank == 1 && flat < 0) flat = (int32_t)i;
+        else if (port->shape.rank == 2 && f->t.targets < 0) f->t.targets = (int32_t)i;
     }
+    int32_t *spare = f->t.targets < 0 ? &f->t.targets : &f->t.targets_length;
+    if (*spare < 0) *spare = flat; /* one number of each row is a length where something else has the tokens */
     if (f->t.targets < 0) return false;
     const td_shape *shape = &s->signature->inputs[f->t.targets].shape;
     f->t.context = shape->rank == 2 && shape->dims[1] > 1 ? shape->dims[1] : 1;
@@ -107,12 +136,6 @@ static bool is_wired(const td_plan *plan, td_plan_end from, td_plan_end to) {
             w->to_input == to.port)
             return true;
     }
-    return false;
-}
-
-static bool has_any(td_str name, const char *const *words) {
-    for (; *words; words++)
-        if (td_name_has_word(name, *words)) return true;
     return false;
 }
 
@@ -181,15 +204,6 @@ static bool find_encoder(search *f) {
     return best_points >= 0;
 }
 
-static void find_lengths(search *f) {
-    const td_signature *sig = f->b->plan->sessions[f->t.encoder].signature;
-    f->t.length_output = -1;
-    for (size_t o = 0; o < sig->n_outputs; o++)
-        if (f->b->plan->sessions[f->t.encoder].out_state[o] < 0 && is_kind(&sig->outputs[o], false) &&
-            is_length(sig->outputs[o].name))
-            f->t.length_output = (int32_t)o;
-}
-
 static void find_numbers(search *f) {
     const td_config *c = f->b->config;
     const td_plan_session *joiner = &f->b->plan->sessions[f->t.joiner];
@@ -256,7 +270,7 @@ void td_plan_find_transducer(td_plan_build_ctx *b) {
     if (f.hinted) td_plan_check_ends(b, found ? f.t.joiner : -1);
     if (!found) return;
     if (f.t.joiner != f.t.predictor) assign_joiner(&f);
-    find_lengths(&f);
+    f.t.length_output = find_length(&plan->sessions[f.t.encoder], false);
     f.t.frames_axis = find_frames_axis(&plan->sessions[f.t.encoder].signature->outputs[f.t.frames_output],
                                        &plan->sessions[f.t.joiner].signature->inputs[f.t.joiner_frame]);
     find_numbers(&f);
@@ -274,7 +288,6 @@ static void feed(td_plan_build_ctx *b, td_plan_end from, td_plan_end to) {
 void td_plan_wire_transducer(td_plan_build_ctx *b) {
     td_plan_transducer *t = &b->plan->transducer;
     if (!t->present) return;
-    t->features_length = -1;
     td_plan_session *predictor = &b->plan->sessions[t->predictor];
     feed(b, (td_plan_end){t->encoder, t->frames_output}, (td_plan_end){t->joiner, t->joiner_frame});
     if (t->joiner != t->predictor)
@@ -283,10 +296,6 @@ void td_plan_wire_transducer(td_plan_build_ctx *b) {
     if (t->targets_length >= 0)
         predictor->feeds[t->targets_length] = (td_feed){TD_FEED_ROLE, TD_ROLE_CURRENT_SEQUENCE_LENGTH};
     td_plan_session *encoder = &b->plan->sessions[t->encoder];
-    for (size_t i = 0; i < encoder->signature->n_inputs; i++)
-        if (td_plan_is_unfed(encoder, i) && is_kind(&encoder->signature->inputs[i], false) &&
-            is_length(encoder->signature->inputs[i].name)) {
-            encoder->feeds[i].index = TD_FEED_FREE; /* left out, it is the length of the features */
-            t->features_length = (int32_t)i;
-        }
+    t->features_length = find_length(encoder, true);
+    if (t->features_length >= 0) encoder->feeds[t->features_length].index = TD_FEED_FREE; /* left out: the features' */
 }
