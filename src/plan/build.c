@@ -116,8 +116,9 @@ static void run_stages(td_plan_build_ctx *b) {
         plan->cannot_run = "the config has errors";
         return;
     }
-    static void (*const before[])(td_plan_build_ctx *) = {
-        td_plan_find_states, td_plan_declared_wires, td_plan_find_transducer, td_plan_find_logits, td_plan_find_steps};
+    static void (*const before[])(td_plan_build_ctx *) = {td_plan_find_handed,    td_plan_find_states,
+                                                          td_plan_declared_wires, td_plan_find_transducer,
+                                                          td_plan_find_logits,    td_plan_find_steps};
     static void (*const after[])(td_plan_build_ctx *) = {
         td_plan_check_wires,     td_plan_find_source, td_plan_fill_cross, td_plan_share_states,
         td_plan_wire_transducer, td_plan_find_wires,  td_plan_promote};

@@ -15,7 +15,8 @@ enum { TD_STEM_BYTES = 160 };
 typedef struct td_name_parts {
     char stem[TD_STEM_BYTES]; /* words joined by '.', those that only say in or out dropped; empty: nothing is left */
     bool says_side;           /* some word said in or out */
-    bool says_state;          /* past, cache, state ..., or a layer's key or value */
+    bool says_time;           /* past, cache, new ... */
+    bool says_state;          /* the same, or state ..., or a layer's key or value */
     bool cross;               /* cross or encoder */
     td_state_part part;
     int32_t layer; /* -1: none, or more than one number */
@@ -60,6 +61,7 @@ typedef struct td_plan_build_ctx {
     td_arena *scratch;
     td_uses *uses;               /* [n_sessions] */
     td_name_parts **ins, **outs; /* [n_sessions][n_inputs], [n_sessions][n_outputs]: of the names in wires */
+    bool **handed;               /* [n_sessions][n_inputs]: set by handed.c */
     /* tensors in, tensors out: no tokens are generated, no vectors pooled; the caller gives every input */
     bool generic;
     int32_t source_encoder, source_embedding; /* source.c; -1: none */
@@ -96,6 +98,7 @@ bool td_plan_all_gqa(const td_plan_build_ctx *b, int32_t session);
 int64_t td_plan_position_table(const td_plan_build_ctx *b, int32_t session);
 /* outputs.c: ids of one dimension that counts the tokens of one row, and not one token of each row. */
 bool td_plan_has_flat_ids(const td_plan_session *session);
+void td_plan_find_handed(td_plan_build_ctx *b); /* handed.c: inputs that other sessions make in the same run */
 void td_plan_find_states(td_plan_build_ctx *b); /* pair.c: within a session */
 void td_plan_find_steps(td_plan_build_ctx *b);  /* flow.c */
 void td_plan_find_source(td_plan_build_ctx *b); /* which once sessions take the source's ids */

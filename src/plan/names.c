@@ -78,6 +78,7 @@ void td_name_take_apart(td_str name, td_name_parts *out) {
         bool time = is_word(w, times) || (td_str_is(w, "key") && i + 1 < ws.n && td_str_is(ws.list[i + 1], "values"));
         if (time || is_word(w, sides) || (after_time && td_str_is(w, "states"))) {
             out->says_side = true;
+            out->says_time |= time;
             out->says_state |= time;
             i += td_str_is(w, "key");
             after_time = time;

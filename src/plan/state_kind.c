@@ -20,7 +20,8 @@ void td_plan_find_rows(const td_plan_build_ctx *b, int32_t session, td_str *symb
     for (size_t i = 0; i < s->signature->n_inputs; i++) {
         if (token >= 0 && i != (size_t)token) continue;
         const td_light_port *port = &s->signature->inputs[i];
-        if (port->shape.rank < 1 || (token < 0 && (b->ins[session][i].says_state || port->shape.rank < 2))) continue;
+        bool state = b->ins[session][i].says_state && !b->handed[session][i];
+        if (port->shape.rank < 1 || (token < 0 && (state || port->shape.rank < 2))) continue;
         *symbol = port->dim_names[0];
         *number = TD_MAX(port->shape.dims[0], (int64_t)0);
         return;
