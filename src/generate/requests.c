@@ -114,10 +114,9 @@ static belongs what_counts(const td_plan *plan, int32_t request) {
         if (request == step->crop_request || request == step->grid_request) return TO_IMAGE;
         for (size_t i = 0; i < s->signature->n_inputs; i++) {
             if (s->feeds[i].kind != TD_FEED_REQUEST || s->feeds[i].index != request) continue;
-            if (step->slices)
-                return step->slices[i] == TD_SLICE_ROWS    ? TO_PATCHES
-                       : step->slices[i] == TD_SLICE_IMAGE ? TO_IMAGE
-                                                           : TO_ROW;
+            td_slice slice = step->slices ? step->slices[i] : TD_SLICE_WHOLE;
+            if (slice != TD_SLICE_WHOLE) return slice == TD_SLICE_ROWS ? TO_PATCHES : TO_IMAGE;
+            if (step->loop == TD_LOOP_PER_IMAGE) return TO_ROW;
             if (step->modality == TD_MODALITY_IMAGE && step->when == TD_WHEN_PROMPT) return TO_IMAGE;
         }
     }

@@ -173,11 +173,13 @@ static bool mentions(td_str expression, td_str symbol) {
     return false;
 }
 
-static bool shows_in_outputs(const td_signature *sig, td_str count) {
+/* A count without a symbol may be in any free dimension; one of grids need not be known, for their rows cut the
+ * patches whatever is made of them. */
+static bool may_show_in_outputs(const td_signature *sig, td_str count, bool grids) {
     for (size_t o = 0; o < sig->n_outputs; o++) {
         const td_light_port *port = &sig->outputs[o];
         for (int i = 0; i < port->shape.rank; i++)
-            if (port->shape.dims[i] < 0 && mentions(port->dim_names[i], count)) return true;
+            if (port->shape.dims[i] < 0 && (count.n ? mentions(port->dim_names[i], count) : !grids)) return true;
         if (port->shape.rank > 2 && port->shape.dims[0] < 0 && td_name_is_numbered(port->dim_names[0]) &&
             td_name_is_numbered(count))
             return true; /* [images, tokens, hidden] */
@@ -202,8 +204,9 @@ static void found_loop(td_plan_build_ctx *b, td_plan_step *step) {
     const td_light_port *ports = s->signature->inputs;
     const td_light_port *counts = &ports[grid >= 0 ? grid : over];
     if (counts->shape.rank < 1 || s->feeds[over].kind != TD_FEED_REQUEST) return;
-    if (counts->shape.dims[0] >= 0 ? counts->shape.dims[0] != 1 : !counts->dim_names[0].n) return;
-    if (counts->shape.dims[0] < 0 && shows_in_outputs(s->signature, counts->dim_names[0])) return;
+    if (counts->shape.dims[0] >= 0 ? counts->shape.dims[0] != 1
+                                   : may_show_in_outputs(s->signature, counts->dim_names[0], grid >= 0))
+        return;
     bool by_grid = grid >= 0 && grid != over && !same_count(&ports[over], &ports[grid]);
     if (!by_grid && counts_differ(s, over)) return;
     step->loop = TD_LOOP_PER_IMAGE;
@@ -222,6 +225,17 @@ static void found_loop(td_plan_build_ctx *b, td_plan_step *step) {
     }
 }
 
+/* Images that run together: their patches are still counted by a grid, which tells whose rows are whose. */
+static void grid_of_batched(td_plan_build_ctx *b, td_plan_step *step) {
+    const td_plan_session *s = &b->plan->sessions[step->session];
+    int32_t over = default_loop_input(s), grid = find_grid(s);
+    if (step->when != TD_WHEN_PROMPT || step->modality != TD_MODALITY_IMAGE || over < 0 || grid < 0) return;
+    if (grid == over || same_count(&s->signature->inputs[over], &s->signature->inputs[grid])) return;
+    step->loop_input = over;
+    step->grid_request = s->feeds[grid].index;
+    set_slices(b, step, grid, true);
+}
+
 void td_plan_find_loops(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
     for (size_t k = 0; k < plan->n_steps && !b->out_of_memory; k++) {
@@ -229,6 +243,7 @@ void td_plan_find_loops(td_plan_build_ctx *b) {
         find_modality(plan, step);
         if (step->loop == TD_LOOP_PER_IMAGE && step->config) declared_loop(b, step);
         else if (!step->config || step->config->from_preset) found_loop(b, step); /* a preset's loop is a default */
+        if (step->loop == TD_LOOP_BATCHED) grid_of_batched(b, step);
     }
 }
 

@@ -246,7 +246,8 @@ static void pair_by_stem(pairing *p) {
         uint64_t first;
         int32_t o = td_map_get(&index.map, td_str_from(p->ins[i].stem), &first) ? (int32_t)first : -1;
         while (o >= 0 && !try_pair(p, i, (size_t)o)) o = index.next[o];
-        if (o < 0 && td_name_is_cross_cache(&p->ins[i])) add_cross(p, i, -1);
+        /* a weight that is listed as an input may be called encoder.layers.0.k_proj */
+        if (o < 0 && td_name_is_cross_cache(&p->ins[i]) && !p->sig->inputs[i].optional) add_cross(p, i, -1);
     }
     td_map_free(&index.map);
     /* names that differ by a step's mark; short names, few of them */
@@ -332,7 +333,8 @@ static const char *partner_name(const td_plan_build_ctx *b, int32_t session, siz
 bool td_plan_report_lonely(td_plan_build_ctx *b, int32_t session, size_t input) {
     const td_plan_session *s = &b->plan->sessions[session];
     const td_name_parts *parts = &b->ins[session][input];
-    if (parts->part == TD_PART_OTHER || parts->layer < 0 || s->signature->inputs[input].shape.rank < 3) return false;
+    const td_light_port *port = &s->signature->inputs[input];
+    if (parts->part == TD_PART_OTHER || parts->layer < 0 || port->shape.rank < 3 || port->optional) return false;
     const char *wanted = partner_name(b, session, input, parts->layer);
     td_messages_add(
         b->messages, TREADLE_MESSAGE_ERROR, td_plan_session_place(b, s),
@@ -364,6 +366,7 @@ static void pair_session(td_plan_build_ctx *b, int32_t index) {
     pair_by_patterns(&p, c->past_key, c->present_key, TD_PART_KEY);
     pair_by_patterns(&p, c->past_value, c->present_value, TD_PART_VALUE);
     pair_by_patterns(&p, c->past, c->present, TD_PART_BOTH);
+    for (size_t i = 0; i < sig->n_inputs; i++) p.in_done[i] |= b->handed[index][i];
     pair_by_stem(&p);
     pair_leftovers(&p);
     find_frozen(&p, first);

@@ -129,9 +129,9 @@ typedef struct td_plan_step {
     bool promoted;
     td_loop loop;
     const td_config_step *config; /* NULL: found */
-    /* per_image: */
-    int32_t loop_input;     /* input of the session that is sliced on dimension 0 */
-    const td_slice *slices; /* [n_inputs of the session]; NULL: batched */
+    /* per_image, or batched with a grid that says whose patches are whose: */
+    int32_t loop_input;     /* input of the session that is sliced on dimension 0; -1: none */
+    const td_slice *slices; /* [n_inputs of the session]; NULL: dimension 0 counts images or rows */
     int32_t grid_request;   /* some input has TD_SLICE_ROWS: request tensor [images, 3]; else -1 */
     int32_t crop_request;   /* dynamic_shape: request tensor [images, n_crop_dims] of sizes; -1: none */
     int n_crop_dims;

@@ -10,6 +10,7 @@ import os
 import decoders
 import drive
 import numpy as np
+import onnx
 import testing
 
 N = 8
@@ -225,7 +226,8 @@ def test_stages():
         folder = os.path.join(work.name, f"stages.{seed}")
         os.makedirs(folder)
         cuts = sorted({int(i) for i in rng.integers(1, len(spec["layers"]), 3)}) if len(spec["layers"]) > 1 else []
-        n_stages = decoders.write_stages(spec, folder, types, cuts)
+        names = ("hidden_{}".format, "hidden_states_{}".format, lambda i: "hidden_states" + "_out" * i)[seed % 3]
+        n_stages = decoders.write_stages(spec, folder, types, cuts, names)
         write_config(folder, {f"part{i}": {"file": f"{i}.onnx"} for i in rng.permutation(n_stages)})
         with drive.Drive(folder, "--quiet") as d:
             ids, tokens, _ = prompts[0]
@@ -323,6 +325,64 @@ def test_images():
             timeline(d, [want[:5], want[2:6]], start, {"generate": 5}, {"rewind": len(ids) + 2}, {"generate": 4})
             timeline(d, [want[:3], want[5:]], start, {"generate": 3}, {"append": want[3:5]}, {"generate": 3})
             timeline(d, [want[:3], text[:4]], start, {"generate": 3}, {"rewind": 0}, {"append": [8, 5, 6]}, {"generate": 4})
+
+
+def test_weights_listed_as_inputs():
+    """As exporters of old did: each is a default that nobody feeds, and no state, whatever it is called."""
+    rng = np.random.default_rng(970)
+    spec = decoders.random_spec(rng, "concat", False)
+    ids, tokens, _ = prompts_of(spec, rng)[0]
+    model = decoders.graph(spec)
+    names = {t.name: f"encoder.layers.{i}.k_proj.weight" for i, t in enumerate(model.graph.initializer)}
+    for tensor in model.graph.initializer:
+        tensor.name = names[tensor.name]
+        model.graph.input.append(onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    for node in model.graph.node:
+        node.input[:] = [names.get(name, name) for name in node.input]
+    folder = os.path.join(work.name, "listed")
+    os.makedirs(folder)
+    onnx.save(model, os.path.join(folder, "model.onnx"))
+    with drive.Drive(folder, "--quiet") as d:
+        testing.equal(d.ask(op="generate", prompts=[ids], options={"max_new_tokens": N, "eos": []})["tokens"], [tokens])
+
+
+def test_images_counted_by_grids():
+    """Patches of all images in one tensor and one run, as the flow says: the grid tells whose patches are whose, in a batch too."""
+    rng = np.random.default_rng(960)
+    spec = decoders.random_spec(rng, "concat", False)
+    spec.update(dtype="float32", layout="bhsd", mask="int64", dims="named")
+    for layer in spec["layers"]:
+        layer["window"] = 0
+    folder = os.path.join(work.name, "grids")
+    os.makedirs(folder)
+    decoders.write_vision(spec, folder, 1)
+    g, w = decoders.Graph(spec), rng.standard_normal((6, spec["hidden"])).astype(np.float32)
+    g.input("pixel_values", "float32", ["patches", 6])
+    g.input("image_grid_thw", "int64", ["images", 3])
+    g.output("image_features", g.op("Unsqueeze", g.op("MatMul", "pixel_values", g.const(w)), g.ints(1)), "float32", ["patches", 1, spec["hidden"]])
+    decoders.session("vision", g.nodes, g.inputs, g.outputs, g.constants, os.path.join(folder, "vision.onnx"))
+    write_config(folder, {name: {"file": name + ".onnx"} for name in ("vision", "embedding", "decoder")}, tokens={"image_token": decoders.IMAGE})
+    with open(os.path.join(folder, "genai_config.json"), encoding="utf-8") as f:
+        config = json.load(f)
+    config["pipeline"]["flow"] = [{"run": "vision", "when": "prompt"}, {"run": "embedding", "when": "always"}, {"run": "decoder", "when": "always"}]
+    with open(os.path.join(folder, "genai_config.json"), "w", encoding="utf-8") as f:
+        json.dump(config, f)
+    grids = np.array([[1, 2, 2], [1, 1, 3], [1, 1, 1]], np.int64)
+    pixels = rng.standard_normal((8, 6)).astype(np.float32)
+    features = pixels.astype(np.float64) @ w
+    image = lambda n: [decoders.IMAGE] * n
+    rows = [([5, *image(4), 7, *image(3), 9], features[:7]), ([8, 6], features[:0]), ([4, *image(1)], features[7:])]
+    want = [decoders.greedy(spec, ids, N, f)[0] for ids, f in rows]
+    tensors = {"pixel_values": os.path.join(folder, "p.npy"), "image_grid_thw": os.path.join(folder, "g.npy")}
+    np.save(tensors["pixel_values"], pixels)
+    np.save(tensors["image_grid_thw"], grids)
+    with drive.Drive(folder, "--quiet") as d:
+        options = {"max_new_tokens": N, "eos": [], "images_per_row": [2, 0, 1]}
+        testing.equal(d.ask(op="generate", prompts=[ids for ids, _ in rows], tensors=tensors, options=options)["tokens"], want)
+        np.save(tensors["pixel_values"], pixels[:7])
+        np.save(tensors["image_grid_thw"], grids[:2])
+        got = d.ask(op="generate", prompts=[rows[0][0]], tensors=tensors, options={"max_new_tokens": N, "eos": []})
+        testing.equal((got["tokens"], got["runs"]["vision"]), (want[:1], 1))
 
 
 testing.main()

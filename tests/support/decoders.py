@@ -694,9 +694,9 @@ def random_encoder_spec(rng, cache="concat"):
     return spec
 
 
-def write_stages(spec, folder, types, cuts):
-    """A session of embeddings, one for the layers up to each cut, and one of logits; masks, positions and ids of a type each."""
-    name = "hidden_{}".format
+def write_stages(spec, folder, types, cuts, name):
+    """A session of embeddings, one for the layers up to each cut, and one of logits; masks, positions and ids of a type each. name(i) is
+    what goes from stage i to the next."""
     stages = [(0, 0), *zip([0, *cuts], [*cuts, len(spec["layers"])]), (len(spec["layers"]),) * 2]
     for i, layers in enumerate(stages):
         own = dict(spec, **types[i % len(types)])
