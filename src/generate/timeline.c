@@ -80,11 +80,13 @@ treadle_status td_timeline_grow(td_timeline *t, int64_t n, treadle_error *err) {
 /* Nothing but tensors may come with an append: no tokens go in. */
 static bool takes_no_tokens(const td_plan *plan) { return plan->cannot_run || plan->transducer.present; }
 
-/* A step that runs once per request stands before the decoder: an encoder. */
+/* A step that runs once per request stands before the decoder: an encoder; or it is in the decoder's graph. */
 static bool has_encoder(const td_plan *plan) {
+    bool found = false;
     for (size_t k = 0; k < plan->n_steps; k++)
-        if (plan->steps[k].when == TD_WHEN_ONCE) return true;
-    return false;
+        found |= plan->steps[k].when == TD_WHEN_ONCE ||
+                 td_plan_input_of_role(&plan->sessions[plan->steps[k].session], TD_ROLE_DECODER_INPUT_IDS) >= 0;
+    return found;
 }
 
 /* Tokens that an append adds to a row's timeline, which an encoder-decoder starts itself: its prompt is the

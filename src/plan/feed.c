@@ -226,7 +226,9 @@ static void feed_requests(td_plan_build_ctx *b, int32_t session, bool all) {
         bool modality = td_name_modality(name) != TD_MODALITY_NONE && (!tokens || !td_name_is_features(name));
         bool expected =
             is_expected_output(b->config, name) || is_expected_output(b->config, s->signature->inputs[i].name);
-        if (!all && !modality && !expected) continue;
+        /* beside a decoder's ids in one graph: the mask of what its encoder takes */
+        bool mask = td_name_has_word(name, "mask") && td_plan_input_of_role(s, TD_ROLE_DECODER_INPUT_IDS) >= 0;
+        if (!all && !modality && !expected && !mask) continue;
         if (all && tokens && s->feeds[i].index == TD_FEED_FREE) continue; /* left out */
         int32_t request = request_for(b, session, i, s->feeds[i].index == TD_FEED_FREE);
         if (request < 0) return;

@@ -171,13 +171,16 @@ int32_t td_plan_token_input(const td_plan_session *s) {
     return -1;
 }
 
-/* Encoder and decoder in one graph: of two kinds of ids the decoder's are the timeline's, and what goes with the others
- * is the source's. */
+/* Encoder and decoder in one graph: the decoder's ids are the timeline's; other ids, an image or a sound and the mask
+ * that goes with them are the source's. */
 static void tell_source(td_plan_session *s) {
     int32_t ids = td_plan_input_of_role(s, TD_ROLE_INPUT_IDS), mask = td_plan_input_of_role(s, TD_ROLE_ATTENTION_MASK);
-    if (ids < 0 || td_plan_input_of_role(s, TD_ROLE_DECODER_INPUT_IDS) < 0) return;
-    s->roles[ids] = TD_ROLE_SOURCE_IDS;
-    if (mask >= 0) s->roles[mask] = TD_ROLE_ENCODER_ATTENTION_MASK;
+    bool modality = false;
+    if (td_plan_input_of_role(s, TD_ROLE_DECODER_INPUT_IDS) < 0) return;
+    for (size_t i = 0; i < s->signature->n_inputs; i++)
+        modality |= td_name_modality(s->signature->inputs[i].name) != TD_MODALITY_NONE;
+    if (ids >= 0) s->roles[ids] = TD_ROLE_SOURCE_IDS;
+    if (mask >= 0 && (ids >= 0 || modality)) s->roles[mask] = ids >= 0 ? TD_ROLE_ENCODER_ATTENTION_MASK : TD_ROLE_NONE;
 }
 
 void td_plan_find_roles(td_plan_build_ctx *b, int32_t session) {

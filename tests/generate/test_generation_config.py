@@ -1,5 +1,5 @@
 """What generation_config.json says of the choice of tokens, on an encoder-decoder that is one graph: forced tokens, words that are never completed,
-least numbers of new tokens, n-grams of the source. NumPy has the graph and the rules, these after transformers' logits processors."""
+least numbers of new tokens, n-grams of the source; and the same graph with sound for its encoder. NumPy has the graph and the rules, these after transformers' logits processors."""
 import json
 import os
 
@@ -15,10 +15,12 @@ LAST, SUMS, SOURCE = (rng.normal(0, 1, (n, VOCAB)).astype(np.float32) for n in (
 PROMPTS = [[5, 6, 5, 9], [7, 4], [8, 1, 8, 6, 10, 4, 9]]
 
 
-def write(where, settings, width="source"):
+def write(where, settings, width="source", sound=False):
     node, info = helper.make_node, helper.make_tensor_value_info
     inputs = [info(n, TensorProto.INT64, ["batch", s]) for n, s in (("input_ids", width), ("attention_mask", width), ("decoder_input_ids", "seq"))]
-    nodes = [node("Gather", ["source", "input_ids"], ["rows"]), node("Cast", ["attention_mask"], ["shown"], to=TensorProto.FLOAT),
+    if sound:
+        inputs[0] = info("input_features", TensorProto.FLOAT, ["batch", width, VOCAB])
+    nodes = [node("Identity", ["input_features"], ["rows"]) if sound else node("Gather", ["source", "input_ids"], ["rows"]), node("Cast", ["attention_mask"], ["shown"], to=TensorProto.FLOAT),
              node("Unsqueeze", ["shown", "minus"], ["column"]), node("Mul", ["rows", "column"], ["heard"]),
              node("ReduceSum", ["heard", "one1"], ["c"], keepdims=1), node("Gather", ["last", "decoder_input_ids"], ["a"]),
              node("CumSum", ["decoder_input_ids", "one"], ["sum"]), node("Mod", ["sum", "n"], ["row"]), node("Gather", ["sums", "row"], ["b"]),
@@ -87,6 +89,20 @@ def test_source_of_fixed_length():
         write(where, {}, width=16)
         with drive.Drive(where, "--quiet") as d:
             testing.equal(d.ask(op="generate", prompts=PROMPTS, options={"max_new_tokens": 12})["tokens"], [greedy(p, {}, 12) for p in PROMPTS])
+
+
+def test_sound():
+    """The mask is the sound's, as long as it, and what is left out shows everything; an empty prompt starts as the config says."""
+    with testing.temp_dir() as where:
+        write(where, {}, sound=True)
+        file = lambda name, value: np.save(os.path.join(where, name), value) or os.path.join(where, name + ".npy")
+        whole = file("whole", SOURCE[PROMPTS[2]][None])
+        padded = {"input_features": file("padded", SOURCE[PROMPTS[0] + [1, 1, 1]][None]), "attention_mask": file("mask", np.array([[1] * 4 + [0] * 3]))}
+        with drive.Drive(where, "--quiet") as d:
+            for tensors, source in (({"input_features": whole}, PROMPTS[2]), (padded, PROMPTS[0])):
+                for prompt in ([], [START]):
+                    got = d.ask(op="generate", prompts=[prompt], tensors=tensors, options={"max_new_tokens": 12})["tokens"]
+                    testing.equal(got, [greedy(source, {}, 12)])
 
 
 def test_what_is_no_word():
