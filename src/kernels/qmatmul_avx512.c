@@ -1,31 +1,11 @@
 /* kernels/qmatmul_avx512.c - the quantised matmul with AVX-512 and VNNI: vpdpbusd on 16 outputs at once. */
 #include "kernels/qmatmul.h"
+#include "kernels/simd_avx512.h"
 
-#include <immintrin.h>
 #include <math.h>
 #include <string.h>
 
-typedef __m512 vf;
 typedef __m512i vi, vb, dot_acc;
-
-TD_SIMD vf vf_zero(void) { return _mm512_setzero_ps(); }
-TD_SIMD vf vf_set1(float x) { return _mm512_set1_ps(x); }
-TD_SIMD vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
-TD_SIMD void vf_store(float *p, vf v) { _mm512_storeu_ps(p, v); }
-TD_SIMD vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
-TD_SIMD vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
-TD_SIMD vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
-TD_SIMD vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
-TD_SIMD vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
-TD_SIMD vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
-TD_SIMD vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
-TD_SIMD vf vf_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-TD_SIMD vf vf_pow2(vf a) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127)), 23));
-}
-TD_SIMD vf vf_from_f16(const uint8_t *p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
-}
 
 TD_SIMD vi vi_zero(void) { return _mm512_setzero_si512(); }
 TD_SIMD vi vi_shift(const int32_t *p, const int n) { return _mm512_slli_epi32(_mm512_set1_epi32(*p), (unsigned)n); }

@@ -1,10 +1,8 @@
 /* kernels/qmatmul_tmpl.h - the quantised matmul for any SIMD instruction set, included by one .c file per set.
  *
- * The including file defines the types
- *     vf 16 fp32, vi 16 int32, vb the 64 bytes of a code vector, dot_acc a running integer dot product of 16 outputs
+ * The including file takes vf, 16 fp32, from simd_avx2.h or simd_avx512.h, and defines the types
+ *     vi 16 int32, vb the 64 bytes of a code vector, dot_acc a running integer dot product of 16 outputs
  * and always-inline functions on them:
- *     vf_zero vf_set1 vf_load vf_store vf_add vf_sub vf_mul vf_div vf_min vf_max vf_fma(a, b, c) = a * b + c
- *     vf_round to nearest even, vf_pow2 of whole numbers, vf_from_f16(p)                      (memory may be unaligned)
  *     vi_zero vi_shift(p, n) = *p << n, vi_neg_shift(p, n) = -(*p << n)
  *     vb_load vb_store vb_nibbles(v, high) vb_crumbs(v, t)
  *     dot_code(v, bits)          a code vector made ready for dot_add
@@ -22,30 +20,13 @@
  * order of operations stated in qmatmul.h, so they agree bit for bit.
  */
 #include "kernels/qmatmul.h"
+#include "kernels/simd_math.h"
 
 #include <string.h>
 
 enum { N = TD_QTILE_N, K = TD_QTILE_K, AHEAD = 6912, INT8_ROWS = 4, FLOAT_ROWS = 6 };
 
-/* exp by 2^n * e^r, |r| <= ln 2 / 2, Taylor to r^7 (5e-9); 2^n in two steps so that it goes to 0 and infinity as it
- * should. NaN stays NaN: min and max give their second operand then. */
-TD_SIMD vf vf_exp(vf x) {
-    x = vf_max(vf_set1(-104.0f), vf_min(vf_set1(104.0f), x));
-    vf n = vf_round(vf_mul(x, vf_set1(0x1.715476p+0f)));
-    vf r = vf_fma(n, vf_set1(-0x1.62e4p-1f), x); /* ln 2 in two parts; n times the first is exact */
-    r = vf_fma(n, vf_set1(-0x1.7f7d1cp-20f), r);
-    vf p = vf_set1(1.0f / 5040);
-    p = vf_fma(p, r, vf_set1(1.0f / 720));
-    p = vf_fma(p, r, vf_set1(1.0f / 120));
-    p = vf_fma(p, r, vf_set1(1.0f / 24));
-    p = vf_fma(p, r, vf_set1(1.0f / 6));
-    p = vf_fma(p, r, vf_set1(0.5f));
-    p = vf_fma(p, r, vf_set1(1.0f));
-    p = vf_fma(p, r, vf_set1(1.0f));
-    vf half = vf_round(vf_mul(n, vf_set1(0.5f)));
-    return vf_mul(vf_mul(p, vf_pow2(half)), vf_pow2(vf_sub(n, half)));
-}
-
+TD_SIMD vf vf_from_f16(const uint8_t *p) { return vf_load_f16((const uint16_t *)(const void *)p); }
 TD_SIMD vf vf_silu(vf g) { return vf_div(g, vf_add(vf_set1(1.0f), vf_exp(vf_sub(vf_zero(), g)))); }
 
 /* What one call works on: the current matrix of the job, and how its results leave. */

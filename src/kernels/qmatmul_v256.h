@@ -4,48 +4,15 @@
  * 8 products of at most 2 * 15 * 127 stay below 2^15. 8-bit codes are centred (they are then int8), their magnitudes
  * multiplied with sign-adjusted activations, 2 * 128 * 127 < 2^15, and widened at once. */
 #include "kernels/qmatmul.h"
+#include "kernels/simd_avx2.h"
 
-#include <immintrin.h>
 #include <math.h>
-#include <string.h>
 
-typedef struct vf {
-    __m256 lo, hi;
-} vf;
 typedef struct vi {
     __m256i lo, hi;
 } vi;
 typedef vi vb;
 typedef vi dot_acc;
-
-TD_SIMD vf vf_zero(void) { return (vf){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
-TD_SIMD vf vf_set1(float x) { return (vf){_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
-TD_SIMD vf vf_load(const float *p) { return (vf){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
-TD_SIMD void vf_store(float *p, vf v) {
-    _mm256_storeu_ps(p, v.lo);
-    _mm256_storeu_ps(p + 8, v.hi);
-}
-TD_SIMD vf vf_add(vf a, vf b) { return (vf){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_sub(vf a, vf b) { return (vf){_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_mul(vf a, vf b) { return (vf){_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_div(vf a, vf b) { return (vf){_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_min(vf a, vf b) { return (vf){_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_max(vf a, vf b) { return (vf){_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
-TD_SIMD vf vf_fma(vf a, vf b, vf c) {
-    return (vf){_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
-}
-TD_SIMD vf vf_round(vf a) {
-    return (vf){_mm256_round_ps(a.lo, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC),
-                _mm256_round_ps(a.hi, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)};
-}
-TD_SIMD __m256 pow2_8(__m256 a) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127)), 23));
-}
-TD_SIMD vf vf_pow2(vf a) { return (vf){pow2_8(a.lo), pow2_8(a.hi)}; }
-TD_SIMD vf vf_from_f16(const uint8_t *p) {
-    return (vf){_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p)),
-                _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 16)))};
-}
 
 TD_SIMD vi vi_both(__m256i v) { return (vi){v, v}; }
 TD_SIMD vi vi_zero(void) { return vi_both(_mm256_setzero_si256()); }
