@@ -9,9 +9,9 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "light/light.h"
+#include "median.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MOST_PORTS = 1024 };
@@ -83,11 +83,6 @@ static treadle_status save_outputs(const setup *s, const td_light *light, const 
     return TREADLE_OK;
 }
 
-static int by_size(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 static treadle_status measure(setup *s, const char *path, td_light_options *options, int repeats, treadle_error *err) {
     td_light *light = NULL;
     td_light_ctx *ctx = NULL;
@@ -105,9 +100,9 @@ static treadle_status measure(setup *s, const char *path, td_light_options *opti
         ms[r] = (double)(td_time_ns() - start) * 1e-6;
     }
     if (status == TREADLE_OK) {
-        qsort(ms, (size_t)repeats, sizeof *ms, by_size);
-        printf("open %.1f ms, run median %.2f ms, fastest %.2f ms, peak memory %.1f MB\n", open_ms, ms[repeats / 2],
-               ms[0], (double)td_peak_rss_bytes() * 1e-6);
+        double middle = median(ms, (size_t)repeats);
+        printf("open %.1f ms, run median %.2f ms, fastest %.2f ms, peak memory %.1f MB\n", open_ms, middle, ms[0],
+               (double)td_peak_rss_bytes() * 1e-6);
         td_light_profile(ctx, getenv("TREADLE_NODES") == NULL, &text);
         if (text.p) fputs(text.p, stdout);
         const char *folder = value_of(s, TD_STR("save"));

@@ -4,6 +4,7 @@
  * own work (four floats each) is part of it. Goal: at most 100 ns (docs/speed.md). */
 #include "base/time.h"
 #include "light/light.h"
+#include "median.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,11 +45,6 @@ cleanup:
     return model;
 }
 
-static int by_size(const void *a, const void *b) {
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 static int bench(const char *title, const char *const *ops, size_t n_ops, size_t n_nodes, size_t repeats) {
     treadle_error err = {0};
     td_buf bytes = {0};
@@ -69,9 +65,8 @@ static int bench(const char *title, const char *const *ops, size_t n_ops, size_t
         times[r] = (double)(td_time_ns() - begin) / (double)n_nodes;
     }
     if (status == TREADLE_OK && times) {
-        qsort(times, repeats, sizeof *times, by_size);
-        printf("%-28s %4zu nodes  median %6.1f ns/node  fastest %6.1f ns/node\n", title, n_nodes, times[repeats / 2],
-               times[0]);
+        double middle = median(times, repeats);
+        printf("%-28s %4zu nodes  median %6.1f ns/node  fastest %6.1f ns/node\n", title, n_nodes, middle, times[0]);
     } else {
         fprintf(stderr, "%s: %s\n", title, err.message);
     }

@@ -8,22 +8,13 @@
  * most 1 % of a step of SmolLM2-135M, at most 10 ms for a plan (docs/speed.md). */
 #include "api/api.h"
 #include "base/time.h"
+#include "median.h"
 #include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 enum { PROMPT = 16, PLAN_REPEATS = 21 };
-
-static int by_size(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static double median(double *values, size_t n) {
-    qsort(values, n, sizeof *values, by_size);
-    return n ? values[n / 2] : 0;
-}
 
 static int report(const char *what, const treadle_error *err) {
     char text[sizeof *err];
