@@ -83,6 +83,8 @@ static void *load(const char *name, td_buf *tried) {
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library) return library;
     const char *why = dlerror();
+    size_t n = strlen(name);
+    if (why && strncmp(why, name, n) == 0 && strncmp(why + n, ": ", 2) == 0) why += n + 2; /* not said twice */
     td_buf_printf(tried, "%s%s (%s)", tried->n ? ", " : "", name, why ? why : "no reason given");
     return NULL;
 }
