@@ -245,8 +245,8 @@ static treadle_status check_fits(const td_light_port *port, const td_value *v, c
     for (int d = 0; fits && d < to->shape.rank; d++) fits = v->tensor.shape.dims[d] <= to->shape.dims[d];
     if (fits) return TREADLE_OK;
     td_value_describe(v, found, sizeof found);
-    return td_fail(err, TREADLE_INVALID_ARGUMENT, "output \"%.*s\" is %s, which does not fit the bound %s%s",
-                   TD_STR_ARGS(port->name), found, td_dtype_name(to->dtype), td_shape_text(&to->shape, shape));
+    return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected output \"%.*s\" to fit into %s%s, found %s",
+                   TD_STR_ARGS(port->name), td_dtype_name(to->dtype), td_shape_text(&to->shape, shape), found);
 }
 
 static treadle_status deliver(td_light_ctx *ctx, td_value *outputs, treadle_error *err) {

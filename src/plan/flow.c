@@ -135,14 +135,19 @@ void td_plan_promote(td_plan_build_ctx *b) {
 /* In an encoder-decoder what runs once takes the prompt's ids; the decoder has a timeline of its own. */
 void td_plan_find_source(td_plan_build_ctx *b) {
     td_plan *plan = b->plan;
-    bool later = false;
+    const td_config_tokens *tokens = &b->config->tokens;
+    int32_t decoder = -1;
     for (size_t k = 0; k < plan->n_steps; k++)
-        later |= plan->steps[k].when != TD_WHEN_ONCE && plan->sessions[plan->steps[k].session].takes_tokens;
-    for (size_t k = 0; k < plan->n_steps && later && !plan->transducer.present; k++) {
+        if (plan->steps[k].when != TD_WHEN_ONCE && plan->sessions[plan->steps[k].session].takes_tokens)
+            decoder = plan->steps[k].session;
+    for (size_t k = 0; k < plan->n_steps && decoder >= 0 && !plan->transducer.present; k++) {
         td_plan_session *s = &plan->sessions[plan->steps[k].session];
         s->takes_source = s->takes_tokens && td_plan_runs_only(plan, plan->steps[k].session, TD_WHEN_ONCE);
         plan->source_prompt |= s->takes_source || td_plan_input_of_role(s, TD_ROLE_SOURCE_IDS) >= 0;
     }
+    if (plan->source_prompt && !tokens->decoder_start.n && tokens->bos < 0)
+        td_plan_note(b, decoder,
+                     "tokens.decoder_start is not said, nor tokens.bos: a request must say what it starts from");
 }
 
 /* --- graphs without a past */

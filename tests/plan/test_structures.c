@@ -79,6 +79,12 @@ TEST(a_decoder_that_makes_its_own_cross_cache) {
     CHECK_FEED(&p, "decoder_model_merged", "encoder_hidden_states", TD_FEED_WIRE);
     CHECK(p.plan->source_prompt && p.plan->sessions[1].takes_source); /* the encoder, in the order of names */
     CHECK_HAS_STR(p.json.p, "\"why\": \"only unused output, only unfed input\"");
+    CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_NOTE), "tokens.decoder_start is not said");
+    td_test_plan_done(&p);
+
+    td_test_plan(&p, "started", files, V2 "\"tokens\": {\"decoder_start\": 0}}");
+    CHECK_FINE(&p);
+    CHECK(!strstr(td_test_first_message(&p, TREADLE_MESSAGE_NOTE), "decoder_start"));
     td_test_plan_done(&p);
 }
 
@@ -144,7 +150,7 @@ TEST(a_cross_cache_that_nothing_fits_stays_empty_or_is_a_fault) {
     CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_ERROR), "cross cache \"past_key_cross_0\"");
     td_test_plan_done(&p);
     files[1].outputs = "logits:f[b,s,100] present_key_cross_0:f[b,e,64] " PRESENT;
-    td_test_plan(&p, "cross-empty", files, NULL);
+    td_test_plan(&p, "cross-empty", files, V2 "\"tokens\": {\"bos\": 0}}");
     CHECK_FINE(&p);
     CHECK_EQ_INT(count_states(&p, TD_STATE_CROSS), 1);
     CHECK_HAS_STR(td_test_first_message(&p, TREADLE_MESSAGE_NOTE), "stay empty");
