@@ -66,7 +66,7 @@ def refused(path, *words):
 def test_what_runs_is_not_objected_to():
     for path in (decoder("good"), decoder("good-caches", caches=grown()), decoder("good-undeclared", logits=None)):
         run = testing.treadle("check", path)
-        testing.equal((run.returncode, "nothing to object" in run.stdout), (0, True), str(run))
+        testing.equal((run.returncode, "no problems found" in run.stdout), (0, True), str(run))
         testing.equal(testing.treadle("run", path, "--ids", "1,2,3", "-n", "3").returncode, 0)
 
 
@@ -130,7 +130,7 @@ def test_state_that_a_run_alone_shows_not_to_fit():
     """A fixed cache that the graph makes longer: no number of the graph says so. It is a failed run, no wrong command line."""
     path = decoder("longer", caches=grown(), past=["batch", 2, 7, 4], present=("batch", 2, "all", 4))
     run = testing.treadle("run", path, "--ids", "1,2,3", "-n", "3")
-    testing.equal((run.returncode, "does not fit" in run.stderr), (1, True), str(run))
+    testing.equal((run.returncode, "to fit into" in run.stderr), (1, True), str(run))
 
 
 testing.main()

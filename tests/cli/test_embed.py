@@ -1,9 +1,11 @@
 """`treadle embed`: the vectors of a fixture, printed and as a file, and what is refused."""
 import json
 import os
+import shutil
 import tarfile
 
 import testing
+import tiny
 
 work = testing.temp_dir()
 
@@ -30,13 +32,32 @@ def test_vectors():
     testing.near(np.load(to), want, case["expect"]["tolerance"])
 
 
+def test_texts():
+    """Texts by -p, by the lines of a file and of standard input are the same texts; empty lines are none."""
+    folder = shutil.copytree(fixture(), os.path.join(work.name, "with-tokenizer"))
+    model = tiny.Model()
+    shutil.copy(os.path.join(model.folder, "tokenizer.json"), folder)
+    ids = [testing.treadle_json("tokenize", folder, "-p", text, "--add-special", "--json")["ids"] for text in ("AB", "C")]
+    want = testing.treadle("embed", folder, *(x for i in ids for x in ("--ids", ",".join(map(str, i)))))
+    testing.equal((want.returncode, len(want.stdout.splitlines())), (0, 2), want.stderr)
+    lines = os.path.join(work.name, "lines.txt")
+    with open(lines, "w", encoding="utf-8") as f:
+        f.write("AB\r\n\nC")
+    for more, stdin in ((("-p", "AB", "-p", "C"), ""), ((), "AB\nC\n"), (("-f", "-"), "AB\nC"), (("-f", lines), ""),
+                        (("-p", "AB", "-f", "-"), "C\n")):
+        got = testing.treadle("embed", folder, *more, stdin=stdin)
+        testing.equal((got.returncode, got.stdout), (0, want.stdout), f"{more} {got.stderr}")
+    empty = testing.treadle("embed", folder, stdin="\n\n")
+    assert empty.returncode == 2 and "there is no text" in empty.stderr, empty
+
+
 def test_refused():
-    tiny = testing.source("tests/data/pipelines/concat")
-    none = testing.treadle("embed", tiny)
+    plain = testing.source("tests/data/pipelines/concat")
+    none = testing.treadle("embed", plain)
     testing.equal(none.returncode, 2)
-    decoder = testing.treadle("embed", tiny, "--ids", "1,2")
+    decoder = testing.treadle("embed", plain, "--ids", "1,2")
     assert decoder.returncode != 0 and "gives no vectors" in decoder.stderr, decoder
-    wrong = testing.treadle("embed", tiny, "--ids", "1,x")
+    wrong = testing.treadle("embed", plain, "--ids", "1,x")
     testing.equal(wrong.returncode, 2)
 
 

@@ -31,7 +31,7 @@ def copy(name, **changes):
 def test_check():
     for source in (model.folder, model.file):
         run = testing.treadle("check", source, "--quiet")
-        testing.equal((run.returncode, run.stdout), (0, f"{source}: nothing to object\n"))
+        testing.equal((run.returncode, run.stdout), (0, f"{source}: no problems found\n"))
         testing.equal(testing.treadle_json("check", source, "--quiet", "--json"), {"messages": []})
 
 

@@ -69,7 +69,7 @@ def test_wrong_messages():
         run = testing.treadle("template", model.folder, "--messages", "-", stdin=text)
         assert run.returncode in (2, 3) and run.stdout == "" and word in run.stderr, (text, run)
     run = testing.treadle("template", model.folder, "--messages", "/nosuch.json")
-    assert run.returncode == 2 and "/nosuch.json" in run.stderr, run
+    assert run.returncode == 1 and "/nosuch.json" in run.stderr, run
     run = testing.treadle("template", model.folder, "--messages", "-", "-p", "x")
     testing.equal(run.returncode, 2)
 

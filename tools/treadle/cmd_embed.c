@@ -2,6 +2,7 @@
  * line a text or a .npy file. */
 #include "command.h"
 
+#include "base/alloc.h"
 #include "base/arena.h"
 #include "base/json.h"
 
@@ -11,15 +12,18 @@
 typedef struct embed_args {
     td_model_args model;
     td_texts prompts, ids;
-    const char *out;
+    const char *file, *output;
     bool no_special;
 } embed_args;
 
 static const td_option embed_options[] = {
-    {"prompt", 'p', OPTION_LIST, "TEXT", "a text; repeatable", offsetof(embed_args, prompts)},
+    {"prompt", 'p', OPTION_LIST, "TEXT", "a text; repeatable (default: the lines of standard input)",
+     offsetof(embed_args, prompts)},
+    {"file", 'f', OPTION_TEXT, "FILE", "the texts are the lines of this file; -: standard input",
+     offsetof(embed_args, file)},
     {"ids", 0, OPTION_LIST, "1,2,3", "token ids instead of a text, as they are; repeatable", offsetof(embed_args, ids)},
-    {"out", 'o', OPTION_TEXT, "FILE.npy", "write the vectors there, float32 [texts, dim], instead of printing them",
-     offsetof(embed_args, out)},
+    {"output", 'o', OPTION_TEXT, "FILE.npy", "write the vectors there, float32 [texts, dim], instead of printing them",
+     offsetof(embed_args, output)},
     {"no-special", 0, OPTION_FLAG, NULL, "do not put the tokenizer's own tokens around a text",
      offsetof(embed_args, no_special)},
     MODEL_OPTIONS(embed_args),
@@ -51,6 +55,21 @@ static int read_rows(const embed_args *args, treadle_model *model, td_arena *are
     return EXIT_OK;
 }
 
+/* Adds the lines of -f, or of standard input, to the texts; empty ones are none. *text owns them (td_free). */
+static int read_lines(embed_args *args, char **text) {
+    size_t n = 0;
+
+    if (!args->file && (args->prompts.n || args->ids.n)) return EXIT_OK;
+    int code = td_read_prompt(&td_command_embed, NULL, args->file, args->model.quiet, text, &n);
+    for (char *line = *text, *end; code == EXIT_OK && line < *text + n; line = end + 1) {
+        end = line + strcspn(line, "\r\n");
+        if (end > line && !td_vec_push(&args->prompts, line)) code = EXIT_RUN;
+        *end = 0;
+    }
+    if (code == EXIT_OK && !args->prompts.n && !args->ids.n) return td_usage(&td_command_embed, "there is no text");
+    return code;
+}
+
 static int print_vector(const treadle_tensor *vector) {
     td_buf text = {0};
     td_json_writer w;
@@ -75,14 +94,14 @@ static int give(const embed_args *args, treadle_generator *g, size_t n_rows, td_
     for (size_t r = 0; r < n_rows && code == EXIT_OK; r++) {
         if (treadle_generator_embedding(g, r, &vector, &error) != TREADLE_OK) return td_report(&error);
         size_t dim = (size_t)vector.dims[0];
-        if (!args->out) code = print_vector(&vector);
+        if (!args->output) code = print_vector(&vector);
         else if (!all && !(all = TD_ARENA_ARRAY(arena, float, n_rows *dim))) return EXIT_RUN;
         else memcpy(all + r * dim, vector.data, dim * sizeof *all);
     }
-    if (code != EXIT_OK || !args->out) return code;
+    if (code != EXIT_OK || !args->output) return code;
     treadle_tensor out = {
         .dtype = TREADLE_DTYPE_FLOAT, .rank = 2, .dims = {(int64_t)n_rows, vector.dims[0]}, .data = all};
-    if (treadle_tensor_write_npy(args->out, &out, &error) == TREADLE_OK) return EXIT_OK;
+    if (treadle_tensor_write_npy(args->output, &out, &error) == TREADLE_OK) return EXIT_OK;
     td_report(&error);
     return EXIT_RUN;
 }
@@ -109,17 +128,19 @@ static int embed_run(void *given, char **positional) {
     td_arena arena = {0};
     treadle_model *model = NULL;
 
-    if (!args->prompts.n && !args->ids.n) return td_usage(&td_command_embed, "expected a text (-p) or ids (--ids)");
+    char *lines = NULL;
     int code = td_model_get(&args->model, positional[0], &arena, &model, NULL);
+    if (code == EXIT_OK) code = read_lines(args, &lines);
     if (code == EXIT_OK) code = embed(args, model, &arena);
     treadle_model_close(model);
+    td_free(lines);
     td_arena_free(&arena);
     return code;
 }
 
 const td_command td_command_embed = {
     .name = "embed",
-    .arguments = "DIR|FILE.onnx -p TEXT ...",
+    .arguments = "DIR|FILE.onnx [-p TEXT ... | -f FILE | --ids 1,2,3 ...]",
     .summary = "turn texts into vectors",
     .help =
         "For models of feature extraction: hidden states are pooled and normalised as the config (pipeline.pooling) or the files of\n"

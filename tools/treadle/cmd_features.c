@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct features_args {
-    const char *config, *out, *tensor, *fields;
+    const char *config, *output, *tensor, *fields;
     int64_t rate, offset, length;
     bool whole, json;
 } features_args;
@@ -15,7 +15,7 @@ static const td_option features_options[] = {
     {"config", 'c', OPTION_TEXT, "DIR|FILE",
      "a model folder, or its preprocessor_config.json or the like (default: samples only)",
      offsetof(features_args, config)},
-    {"out", 'o', OPTION_TEXT, "FILE.npy", "write the tensor there", offsetof(features_args, out)},
+    {"output", 'o', OPTION_TEXT, "FILE.npy", "write the tensor there", offsetof(features_args, output)},
     {"tensor", 0, OPTION_TEXT, "NAME", "which tensor to write (default: the first)", offsetof(features_args, tensor)},
     {"fields", 0, OPTION_TEXT, "JSON", "an object whose members replace those of the config",
      offsetof(features_args, fields)},
@@ -87,7 +87,7 @@ static int write_and_print(const features_args *args, const named_tensors *t, in
         td_buf_free(&names);
         return code;
     }
-    if (args->out && treadle_tensor_write_npy(args->out, &t->tensors[chosen], &error) != TREADLE_OK)
+    if (args->output && treadle_tensor_write_npy(args->output, &t->tensors[chosen], &error) != TREADLE_OK)
         return td_report(&error);
     return print_tensors(t, rate, args->json);
 }

@@ -43,7 +43,7 @@ static int check_run(void *given, char **positional) {
             treadle_report_get(report, i, &m);
             td_print_message(stdout, &m);
         }
-        if (treadle_report_count(report) == 0) printf("%s: nothing to object\n", positional[0]);
+        if (treadle_report_count(report) == 0) printf("%s: no problems found\n", positional[0]);
     }
     if (code == EXIT_OK && treadle_report_errors(report)) code = EXIT_MODEL;
     treadle_report_free(report);

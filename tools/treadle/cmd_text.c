@@ -29,7 +29,7 @@ static int open_text(const text_args *args, const char *given, treadle_text **ou
 /* --- tokenize */
 static const td_option tokenize_options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "the text (default: standard input)", offsetof(text_args, prompt)},
-    {"file", 'f', OPTION_TEXT, "FILE", "the text is in this file", offsetof(text_args, file)},
+    {"file", 'f', OPTION_TEXT, "FILE", "the text is in this file; -: standard input", offsetof(text_args, file)},
     {"add-special", 0, OPTION_FLAG, NULL, "with the tokens that the tokenizer puts around a text",
      offsetof(text_args, add_special)},
     {"json", 0, OPTION_FLAG, NULL, "print {\"ids\": [...], \"tokens\": [...]}", offsetof(text_args, json)},
@@ -151,7 +151,7 @@ const td_command td_command_detokenize = {
 /* --- template */
 static const td_option template_options[] = {
     {"prompt", 'p', OPTION_TEXT, "TEXT", "a user's message (default: standard input)", offsetof(text_args, prompt)},
-    {"file", 'f', OPTION_TEXT, "FILE", "the message is in this file", offsetof(text_args, file)},
+    {"file", 'f', OPTION_TEXT, "FILE", "the message is in this file; -: standard input", offsetof(text_args, file)},
     {"system", 0, OPTION_TEXT, "TEXT", "a system message before it", offsetof(text_args, system)},
     {"messages", 0, OPTION_TEXT, "FILE.json", "a JSON list of messages instead; -: standard input",
      offsetof(text_args, messages)},

@@ -6,9 +6,11 @@
 #include "base/number.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 bool td_out(td_str text) { return fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0; }
@@ -273,8 +275,8 @@ int td_read_prompt(const td_command *command, const char *text, const char *file
         char part[65536];
         size_t n;
         if (!in) {
-            fprintf(stderr, "treadle: %s: the prompt file cannot be opened\n", file);
-            return EXIT_USAGE;
+            fprintf(stderr, "treadle: could not open '%s': %s\n", file, strerror(errno));
+            return EXIT_RUN;
         }
         if (in == stdin && !quiet && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
             fprintf(stderr, "treadle: reading from the terminal; Ctrl-D on a line of its own ends it\n");
@@ -284,8 +286,8 @@ int td_read_prompt(const td_command *command, const char *text, const char *file
         if (in != stdin) fclose(in);
         if (bad) {
             td_buf_free(&buf);
-            fprintf(stderr, "treadle: %s: the prompt cannot be read\n", file ? file : "standard input");
-            return EXIT_USAGE;
+            fprintf(stderr, "treadle: could not read '%s'\n", file ? file : "standard input");
+            return EXIT_RUN;
         }
         if (!file && buf.n && buf.p[buf.n - 1] == '\n') buf.p[--buf.n] = 0; /* the end of an echo */
     }
