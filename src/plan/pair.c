@@ -36,6 +36,16 @@ static bool fits(const td_light_port *in, const td_light_port *out) {
     return true;
 }
 
+/* Each has a size where the other has a free dimension: sound in and features out, say. */
+static bool sizes_cross(const td_light_port *in, const td_light_port *out) {
+    bool in_alone = false, out_alone = false;
+    for (int i = 0; i < in->shape.rank && out->shape.rank >= 0; i++) {
+        in_alone |= in->shape.dims[i] >= 0 && out->shape.dims[i] < 0;
+        out_alone |= in->shape.dims[i] < 0 && out->shape.dims[i] >= 0;
+    }
+    return in_alone && out_alone;
+}
+
 /* A tensor that has the positions of this run, and no others, is no state: hidden states in and out of a stage. */
 static bool passes_through(const pairing *p, const td_light_port *in, const td_light_port *out) {
     const td_plan_session *s = &p->b->plan->sessions[p->session];
@@ -233,6 +243,7 @@ static bool try_pair(pairing *p, size_t i, size_t o) {
     if (p->out_done[o] || !names_say_state(parts, &p->outs[o]) || !fits(in, out)) return false;
     bool cross = td_name_is_cross_cache(parts);
     if (parts->part == TD_PART_OTHER && passes_through(p, in, out)) return false;
+    if (!parts->says_state && !p->outs[o].says_state && sizes_cross(in, out)) return false;
     if (cross) add_cross(p, i, (ptrdiff_t)o);
     else add_state(p, i, (ptrdiff_t)o);
     return true;
@@ -258,17 +269,19 @@ static void pair_by_stem(pairing *p) {
     }
 }
 
-/* The one free input and the one free output of a type and shape, where the names say that they are state. */
+/* The one free input and the one free output of a type and shape, where the names say that they are state, both of
+ * cross attention or neither: an encoder's hidden states do not become the decoder's. */
 static void pair_leftovers(pairing *p) {
     for (size_t i = 0; i < p->sig->n_inputs; i++) {
         if (p->in_done[i] || !p->ins[i].says_state) continue;
         size_t n_in = 0, n_out = 0, found = 0;
         for (size_t k = 0; k < p->sig->n_inputs; k++)
-            n_in += !p->in_done[k] && p->ins[k].says_state && fits(&p->sig->inputs[i], &p->sig->inputs[k]);
+            n_in += !p->in_done[k] && p->ins[k].says_state && p->ins[k].cross == p->ins[i].cross &&
+                    fits(&p->sig->inputs[i], &p->sig->inputs[k]);
         for (size_t o = 0; o < p->sig->n_outputs; o++) {
             const td_light_port *out = &p->sig->outputs[o];
-            bool free_one = !p->out_done[o] && p->outs[o].says_state && fits(&p->sig->inputs[i], out) &&
-                            !passes_through(p, &p->sig->inputs[i], out);
+            bool free_one = !p->out_done[o] && p->outs[o].says_state && p->outs[o].cross == p->ins[i].cross &&
+                            fits(&p->sig->inputs[i], out) && !passes_through(p, &p->sig->inputs[i], out);
             n_out += free_one;
             if (free_one) found = o;
         }

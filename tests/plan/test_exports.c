@@ -100,6 +100,35 @@ TEST(a_recurrence_that_an_encoder_starts_stays_one) {
     td_test_plan_done(&p);
 }
 
+TEST(hidden_states_of_an_encoder_are_not_the_decoder_s) {
+    const td_test_graph files[] = {{"encoder.onnx", "input_features:f[?,?,80]", "last_hidden_state:f[?,?,64]"},
+                                   {"decoder.onnx",
+                                    "input_ids:i[?,?] encoder_hidden_states:f[?,?,64] past_key_0:f[?,4,?,16]",
+                                    "logits:f[?,?,100] last_hidden_state:f[?,?,64] present_key_0:f[?,4,?,16]"},
+                                   {0}};
+    td_planned p;
+    td_test_plan(&p, "hidden", files, NULL);
+    CHECK_FINE(&p);
+    CHECK_EQ_INT(p.plan->n_states, 1);
+    CHECK_EQ_STR(source_of(&p, "decoder", "encoder_hidden_states"), "encoder");
+    td_test_plan_done(&p);
+}
+
+TEST(what_goes_in_and_what_comes_out_are_no_pair_by_their_sides_alone) {
+    const td_test_graph files[] = {
+        {"audio.onnx", "speech_in:f[?,80,?]", "speech_out:f[?,?,64]"},
+        {"embedding.onnx", "input_ids:i[?,?] speech_out:f[?,?,64]", "inputs_embeds:f[?,?,64]"},
+        {"decoder.onnx", "inputs_embeds:f[?,?,64] past_key_0:f[?,4,?,16]",
+         "logits:f[?,?,100] present_key_0:f[?,4,?,16]"},
+        {0}};
+    td_planned p;
+    td_test_plan(&p, "sides", files, NULL);
+    CHECK_FINE(&p);
+    CHECK_EQ_INT(p.plan->n_states, 1);
+    CHECK_EQ_STR(source_of(&p, "embedding", "speech_out"), "audio");
+    td_test_plan_done(&p);
+}
+
 TEST(images_without_symbols) {
     static const struct {
         const char *folder, *in, *out;
