@@ -239,6 +239,27 @@ static int64_t size_of(const td_generation *g, int32_t session, td_str symbol) {
     return -1;
 }
 
+static int count_free(const td_shape *shape, int end) {
+    int n = 0;
+    for (int i = 0; i < end; i++) n += shape->dims[i] < 0;
+    return n;
+}
+
+/* Without symbols: dimension d of a mask has the size of its like, first, second ... of the free ones, in a tensor that
+ * has as many of them. */
+static int64_t size_by_place(const td_generation *g, int32_t session, const td_light_port *mask, int d) {
+    const td_plan_session *s = &g->runtime->plan->sessions[session];
+    int n = count_free(&mask->shape, mask->shape.rank), place = count_free(&mask->shape, d);
+    for (size_t i = 0; i < s->signature->n_inputs; i++) {
+        const td_shape *shape = &s->signature->inputs[i].shape;
+        if (s->feeds[i].kind != TD_FEED_REQUEST || shape->rank < 0 || count_free(shape, shape->rank) != n) continue;
+        const td_value *given = &g->staged[s->feeds[i].index];
+        for (int k = 0; given->kind == TD_VALUE_TENSOR && k < TD_MIN(shape->rank, given->tensor.shape.rank); k++)
+            if (shape->dims[k] < 0 && count_free(shape, k) == place) return given->tensor.shape.dims[k];
+    }
+    return -1;
+}
+
 /* A mask that did not come with what it covers shows all of it. */
 static treadle_status make_mask(td_generation *g, size_t i, treadle_error *err) {
     const td_plan *plan = g->runtime->plan;
@@ -250,7 +271,10 @@ static treadle_status make_mask(td_generation *g, size_t i, treadle_error *err) 
     if (kind != TD_KIND_FLOAT && kind != TD_KIND_INT && kind != TD_KIND_UINT && kind != TD_KIND_BOOL) return TREADLE_OK;
     td_shape shape = port->shape;
     for (int d = 0; d < shape.rank; d++) {
-        if (shape.dims[d] < 0) shape.dims[d] = size_of(g, plan->requests[i].session, port->dim_names[d]);
+        if (shape.dims[d] >= 0) continue;
+        shape.dims[d] = size_of(g, plan->requests[i].session, port->dim_names[d]);
+        bool unnamed = !port->dim_names[d].n || td_name_is_numbered(port->dim_names[d]);
+        if (shape.dims[d] < 0 && unnamed) shape.dims[d] = size_by_place(g, plan->requests[i].session, port, d);
         if (shape.dims[d] < 0) return TREADLE_OK;
     }
     size_t bytes;

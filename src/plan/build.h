@@ -30,8 +30,6 @@ static inline bool td_name_is_cross_cache(const td_name_parts *p) {
     return p->cross && p->part != TD_PART_OTHER && p->layer >= 0;
 }
 bool td_name_has_word(td_str name, const char *word);
-/* Exporters that number the symbols of dimensions say of two of them nothing but that both are free. */
-bool td_name_is_numbered(td_str symbol);
 td_modality td_name_modality(td_str name); /* the kind of input that a name speaks of; TD_MODALITY_NONE */
 /* What a session made of a modality (features, embeddings), not the modality's own tensor. */
 bool td_name_is_features(td_str name);

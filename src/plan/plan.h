@@ -253,6 +253,8 @@ void td_plan_free(td_plan *plan);
 /* The request tensor of that name: the graph's, else the one that io gives it. -1: none. */
 int32_t td_plan_find_request(const td_plan *plan, td_str name);
 int32_t td_plan_find_session(const td_plan *plan, td_str name); /* -1: none */
+/* Exporters that number the symbols of dimensions say of two of them nothing but that both are free. */
+bool td_name_is_numbered(td_str symbol);
 /* A name in a config for an input of a session: the graph's name, else a role or wire name renamed by io. -1: none. */
 int32_t td_plan_input_index(const td_plan_session *session, td_str name);
 int32_t td_plan_output_index(const td_plan_session *session, td_str name);

@@ -188,6 +188,27 @@ def test_masks_of_sound():
                             testing.equal(got["sequences"], [beam(s, 5, width) for s in heard], what)
 
 
+def test_masks_without_symbols():
+    """Left out, a mask whose dimensions have no symbols shows all rows and frames that the sound has."""
+    with testing.temp_dir() as temp:
+        write(temp, sound=True)
+        path, features = os.path.join(temp, "encoder.onnx"), os.path.join(temp, "x.npy")
+        encoder = onnx.load(path)
+        del encoder.graph.node[:]
+        encoder.graph.node.extend([node("Cast", ["attention_mask"], ["shown"], to=T.FLOAT), node("Unsqueeze", ["shown", "axis2"], ["column"]),
+                                   node("Mul", ["input_features", "column"], ["encoder_out"])])
+        encoder.graph.input.append(info("attention_mask", T.INT64, [None, None]))
+        for dim in encoder.graph.input[0].type.tensor_type.shape.dim[:2]:
+            dim.ClearField("dim_param")
+        onnx.save(encoder, path)
+        with drive.Drive(temp, "--quiet") as d:
+            for n, rows in ((5, 1), (9, 3)):
+                sources = [source(n, n + k) for k in range(rows)]
+                np.save(features, np.stack([SOURCE[s] for s in sources]))
+                got = d.ask(op="generate", prompts=[[]] * rows, tensors={"input_features": features}, options={"max_new_tokens": 6})
+                testing.equal(got["tokens"], [greedy(s, 6) for s in sources], f"{n} frames, {rows} rows")
+
+
 def check_folder(folder, runs):
     with drive.Drive(folder, "--quiet") as d:
         for lengths in ([4], [3, 5, 2]):
