@@ -79,6 +79,28 @@ static void find_release(td_plan_build_ctx *b, const td_config_step *config, td_
     step->release = sessions;
 }
 
+/* A step of the prompt and one of later tokens never run together; "always" is both. */
+static bool run_together(td_when a, td_when b) {
+    return a == b || a == TD_WHEN_ALWAYS || b == TD_WHEN_ALWAYS || (a != TD_WHEN_DECODE && b != TD_WHEN_DECODE);
+}
+
+/* A second run of a session would take the same tokens again and make what the first one made. */
+static void check_runs_alone(td_plan_build_ctx *b, int32_t session) {
+    const td_plan_step *steps = b->plan->steps;
+    for (size_t k = 1; k < b->plan->n_steps; k++) {
+        for (size_t i = 0; i < k; i++) {
+            if (steps[i].session != session || steps[k].session != session) continue;
+            if (!run_together(steps[i].when, steps[k].when)) continue;
+            td_messages_add(
+                b->messages, td_plan_misfit(b), td_tree_place(b->messages->arena, steps[k].config->run_json, false),
+                "expected one step of session \"%.*s\" at a time, found two that run together, \"%s\" and \"%s\"",
+                TD_STR_ARGS(b->plan->sessions[session].name), td_when_words[steps[i].when],
+                td_when_words[steps[k].when]);
+            return;
+        }
+    }
+}
+
 void td_plan_find_steps(td_plan_build_ctx *b) {
     enum { MIN_ROOM = 16 };
     td_plan *plan = b->plan;
@@ -96,7 +118,14 @@ void td_plan_find_steps(td_plan_build_ctx *b) {
         plan->steps[plan->n_steps - 1].config = &b->config->steps[i];
         find_release(b, &b->config->steps[i], &plan->steps[plan->n_steps - 1]);
     }
+    for (size_t i = 0; b->config->n_steps && i < plan->n_sessions; i++) check_runs_alone(b, (int32_t)i);
     if (!b->config->n_steps) find_flow(b);
+}
+
+static bool has_step(const td_plan *plan, int32_t session, td_when when) {
+    for (size_t k = 0; k < plan->n_steps; k++)
+        if (plan->steps[k].session == session && plan->steps[k].when == when) return true;
+    return false;
 }
 
 /* A step that takes tokens and whose output an always step wants: wanted afresh, unless the wire holds or a
@@ -105,13 +134,11 @@ static bool is_wanted_later(const td_plan *plan, int32_t session) {
     for (size_t i = 0; i < plan->n_wires; i++) {
         const td_plan_wire *wire = &plan->wires[i];
         if (wire->from_session != session || wire->hold) continue;
-        bool later = false, made = false;
-        for (size_t k = 0; k < plan->n_steps; k++)
-            later |= plan->steps[k].session == wire->to_session &&
-                     (plan->steps[k].when == TD_WHEN_ALWAYS || plan->steps[k].when == TD_WHEN_DECODE);
+        bool made = false, later = has_step(plan, wire->to_session, TD_WHEN_ALWAYS) ||
+                                   has_step(plan, wire->to_session, TD_WHEN_DECODE);
         for (size_t k = 0; k < plan->n_wires; k++)
             made |= plan->wires[k].to_session == wire->to_session && plan->wires[k].to_input == wire->to_input &&
-                    td_plan_runs_only(plan, plan->wires[k].from_session, TD_WHEN_DECODE);
+                    has_step(plan, plan->wires[k].from_session, TD_WHEN_DECODE);
         if (later && !made) return true;
     }
     return false;

@@ -55,10 +55,11 @@ td_plan_end td_plan_resolve_end(td_plan_build_ctx *b, td_str text, const td_json
     td_str tensor = {0};
     for (size_t i = 0; i < b->plan->n_sessions; i++) {
         td_str name = b->plan->sessions[i].name;
-        if (!td_str_starts(text, name) || text.n <= name.n + 1 || text.p[name.n] != '.') continue;
+        if (!td_str_starts(text, name) || (text.n > name.n && text.p[name.n] != '.')) continue;
         if (out.session >= 0 && b->plan->sessions[out.session].name.n > name.n) continue;
         out.session = (int32_t)i;
-        tensor = (td_str){text.p + name.n + 1, text.n - name.n - 1};
+        size_t begin = TD_MIN(name.n + 1, text.n); /* a session alone: a tensor without a name, which there is not */
+        tensor = (td_str){text.p + begin, text.n - begin};
     }
     td_arena *arena = b->messages->arena;
     td_place place = td_tree_place(arena, json, false);

@@ -782,4 +782,11 @@ TEST(wires_that_cannot_be_are_said) {
     CHECK_FINE(&p);
     CHECK_STEPS(&p, "a prompt, b decode, d always");
     td_test_plan_done(&p);
+    td_test_plan(&p, "wires", files, /* the same where one session makes both */
+                 SESSIONS
+                 "\"flow\": [{\"run\": \"a\", \"when\": \"prompt\"}, {\"run\": \"a\", \"when\": \"decode\"}, {\"run\": "
+                 "\"d\", \"when\": \"always\"}]}}");
+    CHECK_FINE(&p);
+    CHECK_STEPS(&p, "a prompt, a decode, d always");
+    td_test_plan_done(&p);
 }
