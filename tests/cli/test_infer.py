@@ -104,6 +104,23 @@ def test_a_folder():
     assert run.returncode == 2 and "--ids needs a model folder" in run.stderr, run
 
 
+def test_engines_are_compared_on_tensors():
+    """verify of what gives neither tokens nor vectors: all its tensors; random ones differ."""
+    folder, x, k = make_folder(), np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4), np.array([2.5], np.float32)
+    given = ("-i", f"x={saved('x', x)}", "-i", f"k={saved('k', k)}", "--ort-lib", testing.ort_library())
+    run = testing.treadle("verify", folder, *given)
+    testing.equal((run.returncode, run.stdout.splitlines()[1:]),
+                  (0, ["light and ort agree: largest difference 0 (relative 0, tolerance 0.001)"]), run.stderr)
+    import onnx
+    from onnx import TensorProto as T, helper as h
+    graph = h.make_graph([h.make_node("RandomUniformLike", ["e"], ["u"]), h.make_node("Mul", ["u", "k"], ["y"])], "g",
+                         [h.make_tensor_value_info(*v) for v in (("e", T.FLOAT, ["r", 4]), ("k", T.FLOAT, [1]))],
+                         [h.make_tensor_value_info("y", T.FLOAT, ["r", 4])])
+    onnx.save(h.make_model(graph, opset_imports=[h.make_opsetid("", 17)], ir_version=8), os.path.join(folder, "stage.onnx"))
+    run = testing.treadle("verify", folder, *given)
+    assert run.returncode == 1 and "light and ort disagree" in run.stdout, run
+
+
 def test_wrong_use():
     x = saved("x", np.zeros((1, 4), np.float32))
     wide = saved("wide", np.zeros((1, 5), np.float32))

@@ -71,7 +71,7 @@ typedef struct verify {
     td_arena arena;
     treadle_ids *prompts;
     size_t n_prompts;
-    bool has_logits; /* else embeddings are compared, one step a prompt */
+    bool has_logits; /* else a pass is compared, one step a prompt */
     comparison *each, all;
 } verify;
 
@@ -83,14 +83,16 @@ static size_t best_of(const float *logits, int64_t n) {
     return (size_t)best;
 }
 
+static void compare_number(double a, double b, comparison *c) {
+    if (a == b || (isnan(a) && isnan(b))) return; /* equal infinities, too */
+    double diff = fabs(a - b);
+    if (!isfinite(diff)) diff = INFINITY;
+    c->worst_plain = fmax(c->worst_plain, diff);
+    c->worst = fmax(c->worst, diff / fmax(1, fabs(a)));
+}
+
 static void compare_step(const float *a, const float *b, int64_t n, double tolerance, comparison *c) {
-    for (int64_t i = 0; i < n; i++) {
-        if (a[i] == b[i] || (isnan(a[i]) && isnan(b[i]))) continue; /* equal infinities, too */
-        double diff = fabs((double)a[i] - (double)b[i]);
-        if (!isfinite(diff)) diff = INFINITY;
-        c->worst_plain = fmax(c->worst_plain, diff);
-        c->worst = fmax(c->worst, diff / fmax(1, fabs((double)a[i])));
-    }
+    for (int64_t i = 0; i < n; i++) compare_number((double)a[i], (double)b[i], c);
     c->n_same_best += best_of(a, n) == best_of(b, n);
     c->n_steps++;
     c->disagrees |= !(c->worst <= tolerance);
@@ -163,7 +165,35 @@ static int compare_run(const verify *v, treadle_ids a, const treadle_tensor *log
     return EXIT_OK;
 }
 
-static int compare_embeddings(const verify *v, treadle_ids prompt, comparison *c) {
+static void compare_tensors(const treadle_tensor *a, const treadle_tensor *b, comparison *c) {
+    int64_t n = 0;
+    bool same = a->dtype == b->dtype && a->rank == b->rank &&
+                memcmp(a->dims, b->dims, (size_t)a->rank * sizeof a->dims[0]) == 0 &&
+                treadle_tensor_size(a, &n, NULL, NULL) == TREADLE_OK;
+
+    if (!same) c->worst = c->worst_plain = INFINITY;
+    if (!same || a->dtype == TREADLE_DTYPE_STRING) return;
+    for (int64_t i = 0; i < n; i++) compare_number(treadle_tensor_get(a, i), treadle_tensor_get(b, i), c);
+}
+
+/* All that a pass gives: what of it is the answer only the caller knows. */
+static int compare_outputs(treadle_generator *const g[2], comparison *c) {
+    size_t n = treadle_generator_n_outputs(g[0], 0);
+    treadle_error error = {0};
+    treadle_tensor t[2];
+
+    if (treadle_generator_n_outputs(g[1], 0) != n) c->worst = c->worst_plain = INFINITY;
+    for (size_t i = 0; i < n && c->worst < (double)INFINITY; i++) {
+        for (int side = 0; side < 2; side++)
+            if (treadle_generator_output_at(g[side], 0, i, NULL, NULL, &t[side], &error) != TREADLE_OK)
+                return td_report(&error);
+        compare_tensors(&t[0], &t[1], c);
+    }
+    return EXIT_OK;
+}
+
+/* A model without logits: one pass, the vectors that it gives, else all its tensors. */
+static int compare_pass(const verify *v, treadle_ids prompt, comparison *c) {
     treadle_generator *g[2] = {NULL, NULL};
     treadle_error error = {0};
     treadle_tensor vectors[2] = {{0}, {0}};
@@ -172,12 +202,18 @@ static int compare_embeddings(const verify *v, treadle_ids prompt, comparison *c
     c->first_step = -1;
     for (int side = 0; side < 2 && code == EXIT_OK; side++) {
         code = new_generator(v, side, prompt, &g[side]);
-        if (code == EXIT_OK && (treadle_generator_prefill(g[side], &error) != TREADLE_OK ||
-                                treadle_generator_embedding(g[side], 0, &vectors[side], &error) != TREADLE_OK))
-            code = td_report(&error);
+        if (code == EXIT_OK && treadle_generator_prefill(g[side], &error) != TREADLE_OK) code = td_report(&error);
     }
-    if (code == EXIT_OK && vectors[0].dims[0] == vectors[1].dims[0])
-        compare_step(vectors[0].data, vectors[1].data, vectors[0].dims[0], v->args->tolerance, c);
+    if (code == EXIT_OK) {
+        treadle_status status = treadle_generator_embedding(g[0], 0, &vectors[0], &error);
+        if (status == TREADLE_OK) status = treadle_generator_embedding(g[1], 0, &vectors[1], &error);
+        if (status == TREADLE_OK) compare_tensors(&vectors[0], &vectors[1], c);
+        else if (status == TREADLE_UNSUPPORTED) code = compare_outputs(g, c);
+        else code = td_report(&error);
+    }
+    c->n_steps = 1;
+    c->disagrees = !(c->worst <= v->args->tolerance);
+    c->n_same_best = !c->disagrees;
     treadle_generator_free(g[0]);
     treadle_generator_free(g[1]);
     return code;
@@ -301,18 +337,26 @@ static void add_up(verify *v) {
     }
 }
 
+/* "4 steps, same best token in 4, ": there are none without logits. */
+static void print_steps(const verify *v, const comparison *c) {
+    if (v->has_logits)
+        printf("%lld steps, same best token in %lld, ", (long long)c->n_steps, (long long)c->n_same_best);
+}
+
 static void print_text(const verify *v) {
     for (size_t i = 0; i < v->n_prompts; i++) {
         const comparison *c = &v->each[i];
-        printf("prompt %zu: %zu tokens, %lld steps, same best token in %lld, largest difference %.3g (relative %.3g)\n",
-               i + 1, v->prompts[i].n, (long long)c->n_steps, (long long)c->n_same_best, c->worst_plain, c->worst);
+        printf("prompt %zu: %zu tokens, ", i + 1, v->prompts[i].n);
+        print_steps(v, c);
+        printf("largest difference %.3g (relative %.3g)\n", c->worst_plain, c->worst);
         if (c->first_step >= 0)
             printf("  first differing token: step %lld, %s %d, %s %d\n", (long long)c->first_step, v->names[0],
                    (int)c->first[0], v->names[1], (int)c->first[1]);
     }
-    printf("%s and %s %s: %lld steps, same best token in %lld, largest difference %.3g (relative %.3g, tolerance %g)\n",
-           v->names[0], v->names[1], v->all.disagrees ? "disagree" : "agree", (long long)v->all.n_steps,
-           (long long)v->all.n_same_best, v->all.worst_plain, v->all.worst, v->args->tolerance);
+    printf("%s and %s %s: ", v->names[0], v->names[1], v->all.disagrees ? "disagree" : "agree");
+    print_steps(v, &v->all);
+    printf("largest difference %.3g (relative %.3g, tolerance %g)\n", v->all.worst_plain, v->all.worst,
+           v->args->tolerance);
 }
 
 static void write_comparison(const comparison *c, td_json_writer *w) {
@@ -408,8 +452,7 @@ static int verify_run(void *given, char **positional) {
         if (!v.each) code = EXIT_RUN;
     }
     for (size_t i = 0; code == EXIT_OK && i < v.n_prompts; i++)
-        code = v.has_logits ? compare_prompt(&v, v.prompts[i], &v.each[i])
-                            : compare_embeddings(&v, v.prompts[i], &v.each[i]);
+        code = v.has_logits ? compare_prompt(&v, v.prompts[i], &v.each[i]) : compare_pass(&v, v.prompts[i], &v.each[i]);
     if (code == EXIT_OK) add_up(&v);
     if (code == EXIT_OK && v.all.n_steps == 0) {
         fprintf(stderr, "treadle: there was nothing to compare: no step gave logits\n");
@@ -431,7 +474,8 @@ const td_command td_command_verify = {
     .summary = "compare two engines on a model, token by token and logit by logit",
     .help =
         "Generates greedily on both engines (the first: --engine, or light) and compares the logits of every step with the same past\n"
-        "on both sides; models without logits: their embeddings. Exit code 1 if they differ by more than the tolerance.",
+        "on both sides; models without logits: their vectors, else all their tensors. Exit code 1 if they differ by more than the\n"
+        "tolerance.",
     .options = verify_options,
     .n_options = TD_COUNT(verify_options),
     .args_bytes = sizeof(verify_args),
