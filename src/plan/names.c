@@ -43,8 +43,8 @@ static bool cut(td_str name, words *out) {
 }
 
 static const char *const sides[] = {"in", "out", "input", "output", NULL};
-static const char *const times[] = {"past", "present",  "cache", "new",     "old",   "next",    "updated", "update",
-                                    "prev", "previous", "prior", "initial", "final", "current", NULL};
+static const char *const times[] = {"past",   "present", "presents", "cache", "new",     "old",   "next",    "updated",
+                                    "update", "prev",    "previous", "prior", "initial", "final", "current", NULL};
 static const char *const state_words[] = {"state", "states", "caches", "mems", "recurrent", NULL};
 static const char *const keys[] = {"key", "keys", "k", NULL}, *const values[] = {"value", "values", "v", NULL};
 static const char *const crosses[] = {"cross", "encoder", NULL}, *const selves[] = {"self", "decoder", NULL};

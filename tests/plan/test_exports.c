@@ -129,6 +129,19 @@ TEST(what_goes_in_and_what_comes_out_are_no_pair_by_their_sides_alone) {
     td_test_plan_done(&p);
 }
 
+TEST(the_caches_of_all_layers_in_one) {
+    const td_test_graph files[] = {{"decoder.onnx", "input_ids:i[batch,seq] past_key_values:f[3,2,batch,1,past,8]",
+                                    "logits:f[batch,seq,100] presents:f[3,2,batch,1,total,8]"},
+                                   {0}};
+    td_planned p;
+    td_test_plan(&p, "stacked", files, NULL);
+    CHECK_FINE(&p);
+    REQUIRE(p.plan->n_states == 1);
+    CHECK_EQ_INT(p.plan->states[0].batch_axis, 2);
+    CHECK_EQ_INT(p.plan->states[0].seq_axis, 4);
+    td_test_plan_done(&p);
+}
+
 TEST(images_without_symbols) {
     static const struct {
         const char *folder, *in, *out;
