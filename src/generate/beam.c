@@ -22,6 +22,7 @@ typedef struct row_beams {
     td_sequence_found *found; /* [num_beams + 1]: closed sequences, in any order */
     size_t n_found;
     bool done;
+    bool closed; /* the row had ended before this run: it stays as it is */
 } row_beams;
 
 typedef struct search {
@@ -29,6 +30,7 @@ typedef struct search {
     td_exec *exec;
     size_t n_rows, n_beams, n_all, n_candidates;
     int64_t limit;               /* most new tokens of a row */
+    int64_t room;                /* new tokens that ids and next have room for */
     td_exec_row *rows;           /* [n_all] */
     int32_t **ids;               /* [n_all]: prompt and new tokens */
     int32_t **next;              /* [n_all]: those of the step under way */
@@ -65,6 +67,21 @@ static void free_search(search *s) {
     for (size_t i = 0; i < TD_COUNT(memory); i++) td_free(memory[i]);
 }
 
+/* Room for one more token than the n_new that every beam has. */
+static bool make_room(search *s, int64_t n_new) {
+    if (n_new < s->room) return true;
+    s->room = TD_MIN(s->limit, TD_MAX((int64_t)64, 2 * s->room));
+    for (size_t i = 0; i < s->n_all; i++) {
+        size_t n = (size_t)(s->g->timelines[i / s->n_beams].n + s->room);
+        int32_t *ids = td_realloc_array(s->ids[i], n, sizeof *ids);
+        if (ids) s->ids[i] = ids;
+        int32_t *next = td_realloc_array(s->next[i], n, sizeof *next);
+        if (next) s->next[i] = next;
+        if (!ids || !next) return false;
+    }
+    return true;
+}
+
 static bool alloc_beams(search *s) {
     s->rows = td_alloc_zero(s->n_all, sizeof *s->rows);
     s->ids = td_alloc_zero(s->n_all, sizeof *s->ids);
@@ -76,13 +93,10 @@ static bool alloc_beams(search *s) {
     s->candidates = td_alloc_zero(s->n_candidates, sizeof *s->candidates);
     if (!s->rows || !s->ids || !s->next || !s->scores || !s->next_scores || !s->from || !s->beams || !s->candidates)
         return false;
+    if (!make_room(s, 0)) return false;
     for (size_t i = 0; i < s->n_all; i++) {
         const td_timeline *t = &s->g->timelines[i / s->n_beams];
-        size_t room = (size_t)(t->n + s->limit + 1);
-        s->ids[i] = td_alloc_array(room, sizeof **s->ids);
-        s->next[i] = td_alloc_array(room, sizeof **s->next);
-        if (!s->ids[i] || !s->next[i]) return false;
-        memcpy(s->ids[i], t->ids, (size_t)t->n * sizeof **s->ids);
+        if (t->n) memcpy(s->ids[i], t->ids, (size_t)t->n * sizeof **s->ids);
     }
     for (size_t r = 0; r < s->n_rows; r++)
         if (!(s->beams[r].found = td_alloc_zero(s->n_beams + 1, sizeof *s->beams[r].found))) return false;
@@ -175,7 +189,7 @@ static treadle_status close_last(search *s, size_t row, int64_t n_new, treadle_e
     for (size_t k = 0; k < TD_MIN(s->n_taken, s->n_beams); k++) {
         candidate c = s->candidates[k];
         int32_t *ids = s->ids[row * s->n_beams + c.beam];
-        ids[n] = c.id; /* room for it is always there */
+        ids[n] = c.id;
         TD_TRY(close_beam(s, row, ids, n_new + 1, c.score, is_end(s->g, c.id), err));
     }
     s->beams[row].done = true;
@@ -203,13 +217,14 @@ static treadle_status advance_row(search *s, size_t row, int64_t n_new, treadle_
         s->next_scores[to] = c.score;
         s->from[to] = first + c.beam;
     }
+    bool alive = n_next > 0;
     for (; n_next < s->n_beams; n_next++) { /* fewer tokens than beams: the others are dead */
         memcpy(s->next[first + n_next], s->ids[first], (size_t)n * sizeof **s->ids);
         s->next[first + n_next][n] = s->candidates[0].id;
         s->next_scores[first + n_next] = -INFINITY;
         s->from[first + n_next] = first;
     }
-    s->beams[row].done = is_done(s, &s->beams[row], s->next_scores[first], n_new + 1);
+    s->beams[row].done = !alive || is_done(s, &s->beams[row], s->next_scores[first], n_new + 1);
     return TREADLE_OK;
 }
 
@@ -225,6 +240,7 @@ static void swap_beams(search *s) {
 /* One token for every row that is not done. */
 static treadle_status step(search *s, int64_t n_new, bool *going, treadle_error *err) {
     td_generation *g = s->g;
+    if (!make_room(s, n_new)) return td_fail_memory(err, "tokens of beams", 0);
     for (size_t i = 0; i < s->n_all; i++) {
         size_t row = i / s->n_beams;
         s->rows[i].live = !s->beams[row].done && (n_new > 0 || i % s->n_beams == 0);
@@ -266,6 +282,7 @@ static void close_row(search *s, size_t row) {
     td_generation *g = s->g;
     td_timeline *t = &g->timelines[row];
     row_beams *b = &s->beams[row];
+    if (b->closed) return;
     qsort(b->found, b->n_found, sizeof *b->found, by_score);
     size_t wanted = TD_MIN(b->n_found, (size_t)g->options.beam.num_return_sequences);
     while (b->n_found > wanted) td_free(b->found[--b->n_found].ids);
@@ -277,10 +294,12 @@ static void close_row(search *s, size_t row) {
 }
 
 /* The best sequence becomes the timeline's; the caller hears of it token by token. */
-static treadle_status take_best(td_generation *g, size_t row, td_sink_fn *sink, void *ctx, treadle_error *err) {
+static treadle_status take_best(const search *s, size_t row, td_sink_fn *sink, void *ctx, treadle_error *err) {
+    td_generation *g = s->g;
     td_timeline *t = &g->timelines[row];
-    if (!t->n_sequences) return TREADLE_OK;
+    if (s->beams[row].closed || !t->n_sequences) return TREADLE_OK;
     const td_sequence_found *best = &t->sequences[0];
+    TD_TRY(td_timeline_grow(t, t->n + (int64_t)best->n, err));
     for (size_t i = 0; i < best->n; i++) {
         treadle_finish finish = i + 1 < best->n ? TREADLE_FINISH_NONE
                                 : best->ended   ? TREADLE_FINISH_EOS
@@ -307,6 +326,8 @@ static treadle_status open_search(search *s, treadle_error *err) {
         s->rows[i].prompt = true;
         s->rows[i].fresh_requests = g->timelines[i / s->n_beams].had_requests;
     }
+    for (size_t r = 0; r < s->n_rows; r++)
+        s->beams[r].done = s->beams[r].closed = g->timelines[r].finish != TREADLE_FINISH_NONE;
     return TREADLE_OK;
 }
 
@@ -324,12 +345,11 @@ static treadle_status run_search(search *s, int64_t *n_new, treadle_error *err) 
     return TREADLE_OK;
 }
 
-/* The most new tokens that every row has room for. */
-static int64_t room(const td_generation *g, int64_t max_new_tokens) {
-    int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
+/* The most new tokens that every row that goes on has room for. */
+static int64_t room(const td_generation *g, int64_t limit) {
     for (size_t r = 0; r < g->n_rows; r++) {
         int64_t left = g->options.max_length - g->timelines[r].n;
-        limit = limit < 0 ? left : TD_MIN(limit, left);
+        if (g->timelines[r].finish == TREADLE_FINISH_NONE) limit = limit < 0 ? left : TD_MIN(limit, left);
     }
     return limit;
 }
@@ -339,33 +359,19 @@ static void end_rows(td_generation *g, treadle_finish finish) {
         if (g->timelines[r].finish == TREADLE_FINISH_NONE) g->timelines[r].finish = finish;
 }
 
-treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
-                                  treadle_error *err) {
+treadle_status td_generation_beam(td_generation *g, int64_t limit, td_sink_fn *sink, void *ctx, treadle_error *err) {
     size_t n_beams = (size_t)g->options.beam.num_beams, n_eos = TD_MIN(g->options.sample.n_eos, (size_t)64);
-    search s = {.g = g,
-                .n_rows = g->n_rows,
-                .n_beams = n_beams,
-                .n_all = g->n_rows * n_beams,
-                .limit = room(g, max_new_tokens)};
+    search s = {.g = g, .n_rows = g->n_rows, .n_beams = n_beams, .n_all = g->n_rows * n_beams, .limit = room(g, limit)};
     treadle_error problem = {0};
     int64_t n_new = 0;
     s.n_candidates = TD_MAX((size_t)2, 1 + n_eos) * n_beams;
-    for (size_t r = 0; r < g->n_rows; r++) {
-        td_timeline_drop_sequences(&g->timelines[r]);
-        g->timelines[r].run_first = g->timelines[r].n;
-        g->timelines[r].steps.n = 0;
-        g->timelines[r].finish = TREADLE_FINISH_NONE;
-    }
-    if (s.limit <= 0) {
-        end_rows(g, TREADLE_FINISH_LENGTH);
-        return TREADLE_OK;
-    }
+    for (size_t r = 0; r < g->n_rows; r++)
+        if (g->timelines[r].finish == TREADLE_FINISH_NONE) td_timeline_drop_sequences(&g->timelines[r]);
     td_interrupt_begin_run(&g->interrupt);
-    treadle_status status = td_generation_reserve(g, s.limit, &problem);
-    if (status == TREADLE_OK) status = open_search(&s, &problem);
+    treadle_status status = open_search(&s, &problem);
     if (status == TREADLE_OK) status = run_search(&s, &n_new, &problem);
     for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) close_row(&s, r);
-    for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) status = take_best(g, r, sink, ctx, &problem);
+    for (size_t r = 0; status == TREADLE_OK && r < g->n_rows; r++) status = take_best(&s, r, sink, ctx, &problem);
     for (size_t i = 0; s.exec && i < g->runtime->plan->n_sessions; i++) g->exec->runs[i] += s.exec->runs[i];
     free_search(&s);
     td_interrupt_end_run(&g->interrupt);

@@ -44,6 +44,11 @@ static treadle_status check_again(const td_generation *g, size_t r, int64_t from
     return TREADLE_OK;
 }
 
+static treadle_status open_sampler(td_generation *g, treadle_error *err) {
+    if (g->sampler.vocab || !g->exec->vocab) return TREADLE_OK;
+    return td_sampler_init(&g->sampler, (size_t)g->exec->vocab, err);
+}
+
 /* Runs what rows lack: those that have no logits and go on, or all. Counts and times it as prompt or step. */
 static treadle_status forward(td_generation *g, bool ended_too, treadle_error *err) {
     int64_t tokens = 0, most = 0;
@@ -59,7 +64,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
         tokens += missing;
         most = TD_MAX(most, missing);
     }
-    if (!tokens) return TREADLE_OK;
+    if (!tokens) return open_sampler(g, err); /* which may have failed after the last run */
     bool prompt = most > 1 || g->fresh;
     g->fresh = false;
     if (prompt)
@@ -73,7 +78,7 @@ static treadle_status forward(td_generation *g, bool ended_too, treadle_error *e
         if (g->rows[r].live) g->timelines[r].fresh = g->timelines[r].fresh_requests = false;
     if (prompt) g->prompt_tokens += tokens;
     else g->decode_steps++;
-    return g->sampler.vocab ? TREADLE_OK : td_sampler_init(&g->sampler, (size_t)g->exec->vocab, err);
+    return open_sampler(g, err);
 }
 
 treadle_status td_generation_prefill(td_generation *g, treadle_error *err) {
@@ -123,8 +128,8 @@ static void finish_all(td_generation *g, treadle_finish finish) {
 }
 
 /* Opens a run: rows that ended by length or were cancelled go on; the others stay ended until something is appended.
- * budget: tokens of a whole answer; -1: max_length alone ends it. */
-static bool begin_run(td_generation *g, int64_t limit, int64_t budget) {
+ * limit: new tokens, negative: no limit. budget: tokens of a whole answer; -1: max_length alone ends it. */
+static bool open_rows(td_generation *g, int64_t limit, int64_t budget) {
     bool any = false;
     for (size_t r = 0; r < g->n_rows; r++) {
         td_timeline *t = &g->timelines[r];
@@ -178,18 +183,17 @@ treadle_status td_generation_run(td_generation *g, int64_t max_new_tokens, td_si
         return td_generation_transduce(g, max_new_tokens, sink, ctx, err);
     if (cannot) return td_fail(err, TREADLE_UNSUPPORTED, "this model cannot generate: %s", cannot);
     if (!g->n_rows) return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run");
-    if (g->options.beam.num_beams > 1) return td_generation_beam(g, max_new_tokens, sink, ctx, err);
     int64_t limit = max_new_tokens >= 0 ? max_new_tokens : g->options.max_new_tokens;
     if (all_empty(g))
         return td_fail(err, TREADLE_INVALID_ARGUMENT, "expected an append before a run: no row has a token");
-    bool going = begin_run(g, limit, max_new_tokens >= 0 ? -1 : limit); /* the caller's may be a part of an answer */
-    treadle_status status = TREADLE_OK;
+    bool going = open_rows(g, limit, max_new_tokens >= 0 ? -1 : limit); /* may be a part of an answer */
+    if (!going) return TREADLE_OK;
+    if (g->options.beam.num_beams > 1) return td_generation_beam(g, limit, sink, ctx, err);
     uint64_t begin = td_time_ns(), prefill = g->prefill_ns, decode = g->decode_ns;
     treadle_error problem = {0};
     td_interrupt_begin_run(&g->interrupt);
-    if (going)
-        status =
-            td_generation_reserve(g, limit >= 0 ? TD_MIN(limit, (int64_t)RESERVE_TOKENS) : RESERVE_TOKENS, &problem);
+    treadle_status status =
+        td_generation_reserve(g, limit >= 0 ? TD_MIN(limit, (int64_t)RESERVE_TOKENS) : RESERVE_TOKENS, &problem);
     for (bool first = true; going && status == TREADLE_OK; first = false) {
         status = step(g, limit, sink, ctx, &going, &problem);
         if (first) g->first_token_ns = td_time_ns() - begin;

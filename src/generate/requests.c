@@ -339,5 +339,4 @@ void td_generation_free_tensors(td_generation *g) {
     for (size_t i = 0; g->requests && i < g->runtime->plan->n_requests; i++) td_value_release(&g->requests[i]);
     td_free(g->staged);
     td_free(g->requests);
-    td_free(g->row_requests);
 }

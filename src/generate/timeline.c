@@ -28,22 +28,32 @@ treadle_status td_generation_new(const td_runtime *runtime, const td_generation_
     return TREADLE_OK;
 }
 
-void td_generation_free(td_generation *g) {
-    if (!g) return;
-    for (size_t r = 0; g->timelines && r < g->n_rows; r++) {
+static void free_rows(td_generation *g) {
+    for (size_t r = 0; r < g->n_rows; r++) {
         td_free(g->timelines[r].ids);
         td_free(g->timelines[r].source);
         td_timeline_drop_sequences(&g->timelines[r]);
         td_vec_free(&g->timelines[r].steps);
         td_vec_free(&g->timelines[r].frames);
     }
-    td_generation_free_tensors(g);
-    td_generation_free_outputs(g);
-    td_vec_free(&g->vector);
     td_free(g->timelines);
     td_free(g->rows);
-    td_sampler_free(&g->sampler);
+    td_free(g->row_requests);
     td_exec_free(g->exec);
+    g->timelines = NULL;
+    g->rows = NULL;
+    g->row_requests = NULL;
+    g->exec = NULL;
+    g->n_rows = 0;
+}
+
+void td_generation_free(td_generation *g) {
+    if (!g) return;
+    td_generation_free_outputs(g);
+    free_rows(g);
+    td_generation_free_tensors(g);
+    td_vec_free(&g->vector);
+    td_sampler_free(&g->sampler);
     td_interrupt_end(&g->interrupt);
     td_free(g);
 }
@@ -167,15 +177,25 @@ static void extend(td_generation *g, size_t r, treadle_ids part, bool fresh_requ
     g->rows[r].logits = NULL;
 }
 
-treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
-    bool fresh = false;
-    TD_TRY(check_append(g, rows, n_rows, err));
-    if (!g->n_rows) TD_TRY(make_rows(g, n_rows, err));
+/* What may fail once the rows are there. Until a row has a token, nothing reads its source. */
+static treadle_status prepare_append(td_generation *g, const treadle_ids *rows, size_t n_rows, bool *out_fresh,
+                                     treadle_error *err) {
     for (size_t r = 0; r < n_rows; r++)
         TD_TRY(td_timeline_grow(&g->timelines[r], g->timelines[r].n + (int64_t)timeline_part(g, rows, r).n, err));
-    TD_TRY(td_generation_take_tensors(g, rows, n_rows, &fresh, err));
     for (size_t r = 0; r < n_rows; r++)
         if (is_source(g, r)) TD_TRY(set_source(&g->timelines[r], rows[r], err));
+    return td_generation_take_tensors(g, rows, n_rows, out_fresh, err);
+}
+
+treadle_status td_generation_append(td_generation *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
+    bool fresh = false, first = !g->n_rows;
+    TD_TRY(check_append(g, rows, n_rows, err));
+    if (first) TD_TRY(make_rows(g, n_rows, err));
+    treadle_status status = prepare_append(g, rows, n_rows, &fresh, err);
+    if (status != TREADLE_OK) {
+        if (first) free_rows(g);
+        return status;
+    }
     for (size_t r = 0; r < n_rows; r++) {
         treadle_ids part = timeline_part(g, rows, r);
         if (part.n || takes_no_tokens(g->runtime->plan)) extend(g, r, part, fresh);

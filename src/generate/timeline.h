@@ -23,9 +23,9 @@ void td_generation_free_tensors(td_generation *g);
 void td_generation_free_outputs(td_generation *g);
 
 /* --- other token loops, as td_generation_run */
-/* beam.c: each row's timeline goes on with its best sequence. */
-treadle_status td_generation_beam(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,
-                                  treadle_error *err);
+/* beam.c: the timeline of each row that has not ended goes on with its best sequence. limit: new tokens, negative: no
+ * limit but max_length. */
+treadle_status td_generation_beam(td_generation *g, int64_t limit, td_sink_fn *sink, void *ctx, treadle_error *err);
 void td_timeline_drop_sequences(td_timeline *t);
 /* transduce.c: tokens of the features that were appended. */
 treadle_status td_generation_transduce(td_generation *g, int64_t max_new_tokens, td_sink_fn *sink, void *ctx,

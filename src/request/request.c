@@ -31,6 +31,7 @@ treadle_status td_request_new(const treadle_model *model, const treadle_generate
     return TREADLE_OK;
 }
 
+/* Rows have no text before somebody asks for it, or a run makes some. */
 static treadle_status open_texts(treadle_generator *g, treadle_error *err) {
     if (g->texts) return TREADLE_OK;
     g->texts = td_alloc_zero(g->generation->n_rows, sizeof *g->texts);
@@ -46,7 +47,6 @@ treadle_status td_request_fork(const treadle_generator *from, treadle_generator 
     g->model = from->model;
     treadle_status status = td_generation_fork(from->generation, &g->generation, err);
     if (status == TREADLE_OK) status = td_request_copy_options(g, from, err);
-    if (status == TREADLE_OK && g->generation->n_rows) status = open_texts(g, err);
     if (status != TREADLE_OK) {
         td_request_free(g);
         return status;
@@ -69,15 +69,14 @@ void td_request_free(treadle_generator *g) {
 
 treadle_status td_request_append(treadle_generator *g, const treadle_ids *rows, size_t n_rows, treadle_error *err) {
     TD_TRY(td_generation_append(g->generation, rows, n_rows, err));
-    TD_TRY(open_texts(g, err));
-    for (size_t r = 0; r < n_rows; r++)
+    for (size_t r = 0; g->texts && r < n_rows; r++)
         if (rows[r].n) g->texts[r].pushed = -1;
     return TREADLE_OK;
 }
 
 treadle_status td_request_rewind(treadle_generator *g, size_t row, size_t length, treadle_error *err) {
     TD_TRY(td_generation_rewind(g->generation, row, length, err));
-    g->texts[row].pushed = -1;
+    if (g->texts) g->texts[row].pushed = -1;
     return TREADLE_OK;
 }
 
@@ -179,7 +178,10 @@ treadle_status td_request_run(treadle_generator *g, int64_t max_new_tokens, trea
                               treadle_error *err) {
     g->callback = fn;
     g->callback_ctx = ctx;
-    if (g->generation->n_rows) TD_TRY(prepare_texts(g, err));
+    if (g->generation->n_rows) {
+        TD_TRY(open_texts(g, err));
+        TD_TRY(prepare_texts(g, err));
+    }
     treadle_status status = td_generation_run(g->generation, max_new_tokens, sink, g, err);
     for (size_t r = 0; g->makes_text && r < g->generation->n_rows; r++) release_held(g, r);
     g->callback = NULL;
@@ -187,6 +189,7 @@ treadle_status td_request_run(treadle_generator *g, int64_t max_new_tokens, trea
 }
 
 treadle_string td_request_text(treadle_generator *g, size_t r) {
+    if (open_texts(g, NULL) != TREADLE_OK) return (treadle_string){NULL, 0};
     td_row_text *t = &g->texts[r];
     if (t->pushed != g->generation->timelines[r].n && catch_up(g, r, true, NULL) != TREADLE_OK)
         return (treadle_string){NULL, 0};

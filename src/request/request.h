@@ -23,7 +23,7 @@ struct treadle_generator {
     td_generation *generation;
     const td_str *stops;
     size_t n_stops;
-    td_row_text *texts;         /* [n_rows], made with the rows */
+    td_row_text *texts;         /* [n_rows]; NULL: nobody has asked for text yet */
     treadle_token_fn *callback; /* of the run under way */
     void *callback_ctx;
     bool makes_text; /* the run under way feeds the sinks */

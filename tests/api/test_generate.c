@@ -465,6 +465,76 @@ TEST(misuse_is_an_error_or_empty) {
     CHECK_STATUS(treadle_model_open("nowhere", &open_options, &model, &err), TREADLE_INVALID_ARGUMENT, &err);
 }
 
+/* Two rows need two images; the refusal says so, and the next append decides anew how many rows there are. */
+TEST(a_refused_first_append_leaves_no_rows) {
+    static const float pixels[16 * 12];
+    static const int64_t sizes[3] = {1, 4, 4};
+    static const int32_t ids[] = {1, 14, 8, 5, 5, 5, 5, 9, 21, 30};
+    treadle_tensor patches = {.dtype = TREADLE_DTYPE_FLOAT, .rank = 2, .dims = {16, 12}, .data = pixels};
+    treadle_tensor grid = {.dtype = TREADLE_DTYPE_INT64, .rank = 2, .dims = {1, 3}, .data = sizes};
+    treadle_ids rows[2] = {{ids, 10}, {ids, 10}};
+    treadle_model *model = NULL;
+    treadle_error err = {0};
+    CHECK_OK(treadle_model_open(td_test_source("examples/pipelines/2-vision-language"), NULL, &model, &err), &err);
+    treadle_generator *g = start(model, NULL);
+    CHECK_OK(treadle_generator_set_tensor(g, "pixel_values", &patches, &err), &err);
+    CHECK_OK(treadle_generator_set_tensor(g, "image_grid_thw", &grid, &err), &err);
+    CHECK_STATUS(treadle_generator_append(g, rows, 2, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "expected 2 images");
+    CHECK_EQ_UINT(treadle_generator_n_rows(g), 0);
+    CHECK(!treadle_generator_text(g, 0).p);
+    CHECK_STATUS(treadle_generator_rewind(g, 1, 0, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_OK(treadle_generator_append(g, rows, 1, &err), &err); /* the tensors are still there */
+    run(g, 2);
+    CHECK_EQ_UINT(treadle_generator_new_ids(g, 0).n, 2);
+    treadle_generator_free(g);
+    treadle_model_close(model);
+}
+
+/* --- beams */
+
+static void beams_that_end(treadle_generate_options *options) {
+    static const int32_t all[40] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16, 17, 18, 19,
+                                    20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39};
+    options->num_beams = 2;
+    options->eos = all;
+    options->n_eos = 40;
+}
+
+/* As rows of the token loop: in the generator, in a fork, beside a row that was cut to nothing. */
+TEST(rows_that_beams_have_ended_stay_ended) {
+    static const int32_t ids[] = {1, 2, 3};
+    treadle_model *model = td_test_open("concat", 1);
+    treadle_generator *g = start(model, beams_that_end), *fork = NULL;
+    treadle_ids rows[2] = {{ids, 3}, {ids, 2}}, more[2] = {{NULL, 0}, {ids, 1}};
+    treadle_error err = {0};
+    heard h = {0};
+    CHECK_OK(treadle_generator_append(g, rows, 2, &err), &err);
+    run(g, 5);
+    CHECK_EQ_UINT(treadle_generator_new_ids(g, 0).n, 1);
+    CHECK_EQ_INT(treadle_generator_finish(g, 0), TREADLE_FINISH_EOS);
+    CHECK_OK(treadle_generator_fork(g, &fork, &err), &err);
+    CHECK_OK(treadle_generator_run(fork, 5, hear, &h, &err), &err);
+    CHECK_OK(treadle_generator_run(g, 5, hear, &h, &err), &err);
+    CHECK_EQ_UINT(h.tokens, 0);
+    CHECK_EQ_UINT(treadle_generator_ids(fork, 0).n, 4);
+    CHECK_EQ_UINT(treadle_generator_new_ids(g, 0).n, 1);
+    CHECK_EQ_UINT(treadle_generator_n_sequences(g, 0), 1);
+    CHECK_OK(treadle_generator_append(g, more, 2, &err), &err); /* row 1 goes on, row 0 does not */
+    CHECK_OK(treadle_generator_run(g, 5, hear, &h, &err), &err);
+    CHECK_EQ_UINT(h.tokens, 1);
+    CHECK_EQ_UINT(treadle_generator_new_ids(g, 0).n, 1);
+    CHECK_OK(treadle_generator_rewind(g, 1, 0, &err), &err); /* nothing to search from */
+    run(g, 5);
+    CHECK_EQ_INT(treadle_generator_finish(g, 1), TREADLE_FINISH_LENGTH);
+    CHECK_OK(treadle_generator_rewind(g, 0, 0, &err), &err);
+    CHECK_STATUS(treadle_generator_run(g, 5, NULL, NULL, &err), TREADLE_INVALID_ARGUMENT, &err);
+    CHECK_HAS_STR(err.message, "no row has a token");
+    treadle_generator_free(fork);
+    treadle_generator_free(g);
+    treadle_model_close(model);
+}
+
 typedef struct shared_model {
     treadle_model *model;
     td_test_golden golden;
