@@ -336,8 +336,10 @@ void td_exec_keep_outputs(td_exec *e) {
 }
 
 treadle_status td_exec_encode(td_exec *e, td_exec_row *rows, size_t r, treadle_error *err) {
-    td_exec_run run = {.first_row = r, .n_rows = 1, .n = rows[r].n_ids, .prompt = true, .rows = rows};
+    td_exec_run run = {.first_row = r, .n_rows = 1, .prompt = true, .rows = rows};
+    if (!e->has_past) td_exec_truncate(e, r, 0); /* nothing remembers what was run: a pass sees the whole row */
     run.past = e->state->rows[r].length;
+    run.n = rows[r].n_ids - run.past;
     run.start = e->state->rows[r].start;
     run.total = run.past + run.n;
     TD_TRY(td_state_reserve(e->state, TD_MAX(run.start + run.total, (int64_t)1), err));

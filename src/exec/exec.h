@@ -172,8 +172,8 @@ treadle_status td_exec_reserve(td_exec *exec, int64_t tokens, treadle_error *err
  * After a failure rows are where they were before the chunk that failed. */
 treadle_status td_exec_forward(td_exec *exec, td_exec_row *rows, treadle_error *err);
 
-/* A plan without logits: runs its steps for one row, over all its tokens and tensors; recurrent state goes on from the
- * row's last run. Outputs are then in td_exec_output until the next call. */
+/* A plan without logits: runs its steps for one row, over its tensors and all its tokens; where state goes on from the
+ * row's last run, over the tokens since. Outputs are then in td_exec_output until the next call. */
 treadle_status td_exec_encode(td_exec *exec, td_exec_row *rows, size_t row, treadle_error *err);
 void td_exec_keep_outputs(td_exec *exec); /* from now on no output is skipped */
 /* An output of the latest run; NULL: it did not run, or the output is skipped (keep_outputs). */

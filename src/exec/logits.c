@@ -76,6 +76,7 @@ treadle_status td_exec_take_logits(td_exec *e, const td_exec_run *run, int32_t s
                        run->n_rows, (long long)run->n, td_shape_text(&t->shape, text));
     }
     if (e->keep_all) TD_TRY(keep_positions(e, run, t, positions, err));
+    if (!run->wants_logits) return TREADLE_OK; /* the row has tokens to go: should they fail, these are not its last */
     int64_t at = positions == run->n ? last_position(run) : positions - 1;
     for (size_t b = 0; b < run->n_rows; b++) {
         td_exec_row *row = &rows[run->first_row + b];

@@ -47,13 +47,14 @@ static bool is_mask(td_role role) {
            role == TD_ROLE_ENCODER_ATTENTION_MASK || role == TD_ROLE_CACHE_INDIRECTION;
 }
 
-/* Elements that the buffer of an input needs; false: too many. */
-static bool elements(const td_exec *e, const td_light_port *port, td_role role, int64_t *count) {
-    int64_t n = e->role_tokens;
+/* Elements that the buffer of an input needs for so many tokens and columns; false: too many. */
+static bool elements(const td_exec *e, const td_light_port *port, td_role role, int64_t tokens, int64_t columns,
+                     int64_t *count) {
+    int64_t n = tokens;
     if (is_mask(role)) {
-        n = e->role_columns;
+        n = columns;
         for (int d = 1; d < port->shape.rank; d++) n = TD_MAX(n, port->shape.dims[d]);
-        if (port->shape.rank > 2 && TD_MUL_OVERFLOWS(n, e->role_tokens, &n)) return false;
+        if (port->shape.rank > 2 && TD_MUL_OVERFLOWS(n, tokens, &n)) return false;
         if (TD_MUL_OVERFLOWS(n, (int64_t)e->n_rows, &n)) return false;
     } else if (role == TD_ROLE_SOURCE_IDS) {
         for (int d = 1; d < port->shape.rank; d++) n = TD_MAX(n, port->shape.dims[d]);
@@ -69,20 +70,22 @@ treadle_status td_exec_roles_reserve(td_exec *e, int64_t tokens, int64_t columns
     const td_plan *plan = e->plan;
     tokens = TD_MAX(tokens, (int64_t)e->n_rows);
     if (tokens <= e->role_tokens && columns <= e->role_columns) return TREADLE_OK;
-    e->role_tokens = TD_MAX(tokens, e->role_tokens);
-    e->role_columns = TD_MAX(columns, e->role_columns);
+    tokens = TD_MAX(tokens, e->role_tokens);
+    columns = TD_MAX(columns, e->role_columns);
     for (size_t i = 0; i < plan->n_sessions; i++) {
         const td_plan_session *s = &plan->sessions[i];
         for (size_t k = 0; k < s->signature->n_inputs; k++) {
             if (s->feeds[k].kind != TD_FEED_ROLE) continue;
             td_exec_role *slot = &e->role_slots[e->first_slot[i] + k];
             int64_t count = 0;
-            bool fits = elements(e, &s->signature->inputs[k], (td_role)s->feeds[k].index, &count);
+            bool fits = elements(e, &s->signature->inputs[k], (td_role)s->feeds[k].index, tokens, columns, &count);
             char *data = fits ? td_realloc_array(slot->data, (size_t)count, ELEMENT_BYTES) : NULL;
             if (!data) return td_fail_memory(err, "input buffers", (size_t)count * ELEMENT_BYTES);
             slot->data = data;
         }
     }
+    e->role_tokens = tokens; /* now that every buffer has the room */
+    e->role_columns = columns;
     td_exec_roles_forget(e);
     return TREADLE_OK;
 }

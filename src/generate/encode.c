@@ -49,8 +49,10 @@ treadle_status td_generation_encode(td_generation *g, treadle_error *err) {
         g->rows[r].n_ids = t->n;
         free_outputs(g, r);
         status = td_exec_encode(g->exec, g->rows, r, err);
-        if (status == TREADLE_OK) status = keep_outputs(g, r, err);
-        if (status == TREADLE_OK) t->fresh = t->fresh_requests = false;
+        bool made = status == TREADLE_OK;
+        if (made) status = keep_outputs(g, r, err);
+        /* Where state has gone on, a pass is not made twice, whatever became of its outputs. */
+        if (status == TREADLE_OK || (made && g->exec->has_past)) t->fresh = t->fresh_requests = false;
     }
     td_interrupt_end_run(&g->interrupt);
     return status;

@@ -161,6 +161,62 @@ TEST(every_allocation_of_several_sessions_may_fail) {
     }
 }
 
+/* --- after a failure */
+
+/* Again while memory is short. */
+#define INSIST(call)                                                                                                   \
+    do {                                                                                                               \
+        treadle_error why = {0};                                                                                       \
+        treadle_status result;                                                                                         \
+        while ((result = (call)) == TREADLE_OUT_OF_MEMORY) {}                                                          \
+        CHECK_OK(result, &why);                                                                                        \
+    } while (0)
+
+/* A prompt in three chunks, its logits kept, then single tokens, a fork and a text. */
+static void insist(treadle_model *model, const td_test_golden *golden) {
+    treadle_generate_options options;
+    treadle_generator *g = NULL, *fork = NULL;
+    treadle_ids row = {golden->prompt[2], golden->n_prompt[2]};
+    treadle_generate_options_init(&options);
+    options.prompt_logits = true;
+    INSIST(treadle_generator_new(model, &options, &g, &why));
+    INSIST(treadle_generator_append(g, &row, 1, &why));
+    for (int i = 0; i < 3; i++) INSIST(treadle_generator_run(g, 1, NULL, NULL, &why));
+    INSIST(treadle_generator_fork(g, &fork, &why));
+    for (int i = 0; i < 2; i++) INSIST(treadle_generator_run(fork, 1, NULL, NULL, &why));
+    treadle_generator_text(fork, 0);
+    treadle_ids ids = treadle_generator_ids(fork, 0);
+    if (CHECK_EQ_UINT(ids.n, row.n + 5)) CHECK_EQ_MEM(ids.ids + row.n, golden->fresh[2], 5 * sizeof *ids.ids);
+    treadle_generator_free(fork);
+    treadle_generator_free(g);
+}
+
+TEST(what_failed_for_memory_may_be_asked_again) {
+    static const treadle_setting chunks = {"/generation/prefill_chunk", "3"};
+    static const char *const folders[] = {"concat", "gqa", "nomask"};
+    for (int f = 0; f < 3; f++) {
+        td_test_golden golden;
+        treadle_model_options options;
+        treadle_model *model = NULL;
+        treadle_error err = {0};
+        int n = 1, made;
+        td_test_read_golden(folders[f], &golden);
+        treadle_model_options_init(&options);
+        options.settings = &chunks;
+        options.n_settings = options.n_threads = 1;
+        CHECK_OK(treadle_model_open(td_test_folder(folders[f]), &options, &model, &err), &err);
+        do {
+            td_test_allocations = 0;
+            td_test_fail_at = n;
+            insist(model, &golden);
+            made = td_test_allocations;
+            td_test_fail_at = INT_MAX;
+        } while (made >= n++ && CHECK(n < 10000));
+        CHECK(n > 50);
+        treadle_model_close(model);
+    }
+}
+
 /* --- one session */
 
 /* false: something failed for memory. */

@@ -4,6 +4,7 @@ import os
 import shutil
 import tarfile
 
+import drive
 import testing
 import tiny
 
@@ -49,6 +50,22 @@ def test_texts():
         testing.equal((got.returncode, got.stdout), (0, want.stdout), f"{more} {got.stderr}")
     empty = testing.treadle("embed", folder, stdin="\n\n")
     assert empty.returncode == 2 and "there is no text" in empty.stderr, empty
+
+
+def test_what_is_appended_is_seen_with_what_was_there():
+    """The graph keeps no state: the pass after a second append is that of the whole text."""
+    import numpy as np
+    folder = fixture()
+    case = json.load(open(os.path.join(folder, "golden.json")))["cases"][0]
+    want = np.load(os.path.join(folder, "golden.npz"))[case["expect"]["embeddings"]["npz"]]
+    to = os.path.join(work.name, "hidden.npy")
+    with drive.Drive(folder) as d:
+        for prompt, vector in zip(case["prompts"], want):
+            for part in (prompt[:1], prompt[1:]):
+                if part:
+                    d.ask(op="encode", prompts=[part], to={"last_hidden_state": to}, **({} if part == prompt[:1] else {"continue": True}))
+            mean = np.load(to)[0].mean(0)
+            testing.near(mean / np.linalg.norm(mean), vector / np.linalg.norm(vector), case["expect"]["tolerance"])
 
 
 def test_refused():
