@@ -56,7 +56,7 @@ typedef struct treadle_error {
 TREADLE_API const char *treadle_status_text(treadle_status status);
 
 /* Writes "file:line:column /pointer: message. hint" into out (always NUL-terminated when out_bytes > 0).
- * Returns the length that the whole text has, as snprintf does. */
+ * Returns the length that the whole text has, as snprintf does. NULL for both is fine: no error, the length alone. */
 TREADLE_API int treadle_error_format(const treadle_error *error, char *out, uint64_t out_bytes);
 
 #ifdef __cplusplus

@@ -18,9 +18,9 @@
  *   need. A NULL options pointer means all defaults. Structs only ever grow at their end: a smaller struct_size, of a
  *   program built with an older header, leaves the newer fields at their defaults; a larger one is
  *   TREADLE_INVALID_ARGUMENT.
- * - NULL where an argument is needed, and an enum value that is none: TREADLE_INVALID_ARGUMENT.
- * Any call that makes something may
- *   return TREADLE_OUT_OF_MEMORY.
+ * - NULL where an argument is needed, and an enum value that is none: TREADLE_INVALID_ARGUMENT. Calls without a status
+ *   give nothing, an empty text or a struct of zeros then, and for an index out of range. Any call that makes something
+ *   may return TREADLE_OUT_OF_MEMORY.
  * - Strings are UTF-8. Text with a length may hold NULs; `const char *` alone ends at its NUL.
  * - Threads: models, texts, sessions, audio, extractors, features, transcripts, reports and
  * values are immutable and may be used

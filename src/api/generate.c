@@ -66,12 +66,9 @@ treadle_status treadle_generator_append(treadle_generator *generator, const trea
 treadle_status treadle_generator_set_tensor(treadle_generator *generator, const char *name,
                                             const treadle_tensor *tensor, treadle_error *error) {
     td_tensor own;
-    size_t bytes;
     TD_TRY(need_idle(generator, error));
     TD_NEED(name);
-    TD_NEED(tensor);
-    TD_TRY(td_tensor_from_public(tensor, &own, &bytes, error));
-    if (bytes && !tensor->data) return td_fail(error, TREADLE_INVALID_ARGUMENT, "tensor->data is NULL");
+    TD_TRY(td_api_tensor(tensor, &own, error));
     return td_generation_set_tensor(generator->generation, name, &own, error);
 }
 

@@ -193,9 +193,14 @@ treadle_status treadle_audio_features(const treadle_audio_extractor *extractor, 
 
 size_t treadle_features_count(const treadle_features *features) { return features ? features->features.n : 0; }
 
-const char *treadle_features_name(const treadle_features *features, size_t index) { return features->names[index]; }
+const char *treadle_features_name(const treadle_features *features, size_t index) {
+    return index < treadle_features_count(features) ? features->names[index] : "";
+}
 
 void treadle_features_tensor(const treadle_features *features, size_t index, treadle_tensor *out) {
+    if (!out) return;
+    *out = (treadle_tensor){0};
+    if (index >= treadle_features_count(features)) return;
     td_tensor_to_public(&features->features.tensors[index], out);
 }
 

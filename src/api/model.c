@@ -19,7 +19,8 @@ static treadle_status read_options(const treadle_model_options *options, treadle
     for (size_t i = 0; i < out->n_settings; i++)
         if (!out->settings || !out->settings[i].pointer || !out->settings[i].value)
             return td_fail(error, TREADLE_INVALID_ARGUMENT, "setting %zu has no pointer or no value", i);
-    return TREADLE_OK;
+    TD_TRY(td_api_names(out->provider_libraries, out->n_provider_libraries, "provider_libraries", error));
+    return td_api_names(out->plugin_dirs, out->n_plugin_dirs, "plugin_dirs", error);
 }
 
 treadle_status treadle_model_open(const char *path, const treadle_model_options *options, treadle_model **out,
@@ -136,6 +137,7 @@ size_t treadle_report_count(const treadle_report *report) { return report ? repo
 size_t treadle_report_errors(const treadle_report *report) { return report ? report->model->messages.n_errors : 0; }
 
 void treadle_report_get(const treadle_report *report, size_t index, treadle_message *out) {
+    if (!out) return;
     *out = (treadle_message){.file = "", .pointer = "", .message = ""};
     if (index >= treadle_report_count(report)) return;
     const td_message *m = &report->model->messages.list.items[index];

@@ -66,6 +66,12 @@ treadle_status td_api_engine_options(const char *engine, int32_t n_threads, trea
     return TREADLE_OK;
 }
 
+treadle_status td_api_names(const char *const *names, size_t n, const char *what, treadle_error *error) {
+    for (size_t i = 0; i < n; i++)
+        if (!names || !names[i]) return td_fail(error, TREADLE_INVALID_ARGUMENT, "%s: entry %zu is NULL", what, i);
+    return TREADLE_OK;
+}
+
 treadle_status td_api_take_text(td_buf *buf, char **out, size_t *n_bytes, treadle_error *error) {
     if (!buf->p && !buf->failed) td_buf_append(buf, "", 0);
     if (buf->failed || !buf->p) {

@@ -94,6 +94,7 @@ treadle_status treadle_session_open(const char *path, const treadle_session_opti
     treadle_session_options_init(&o);
     TD_TRY(td_api_options(options, &o, sizeof o, "treadle_session_options_init", error));
     TD_TRY(td_api_engine_options(o.engine, o.n_threads, o.activations, error));
+    TD_TRY(td_api_names(o.provider_libraries, o.n_provider_libraries, "provider_libraries", error));
     treadle_session *s = td_alloc_zero(1, sizeof *s);
     if (!s) return td_fail_memory(error, "a session", sizeof *s);
     td_arena_init(&s->arena);
@@ -123,10 +124,12 @@ size_t treadle_session_n_inputs(const treadle_session *session) { return session
 size_t treadle_session_n_outputs(const treadle_session *session) { return session ? session->n_outputs : 0; }
 
 void treadle_session_input(const treadle_session *session, size_t index, treadle_port *out) {
+    if (!out) return;
     *out = index < treadle_session_n_inputs(session) ? session->inputs[index] : (treadle_port){.name = ""};
 }
 
 void treadle_session_output(const treadle_session *session, size_t index, treadle_port *out) {
+    if (!out) return;
     *out = index < treadle_session_n_outputs(session) ? session->outputs[index] : (treadle_port){.name = ""};
 }
 

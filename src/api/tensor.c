@@ -22,6 +22,19 @@ treadle_status treadle_tensor_size(const treadle_tensor *tensor, int64_t *out_co
     return TREADLE_OK;
 }
 
+treadle_status td_api_tensor(const treadle_tensor *tensor, td_tensor *out, treadle_error *error) {
+    size_t bytes;
+    TD_NEED(tensor);
+    TD_TRY(td_tensor_from_public(tensor, out, &bytes, error));
+    if (bytes) TD_NEED(tensor->data);
+    const td_str *strings = out->dtype == TD_STRING ? out->data : NULL;
+    for (int64_t i = 0; strings && i < td_tensor_count(out); i++)
+        if (strings[i].n && !strings[i].p)
+            return td_fail(error, TREADLE_INVALID_ARGUMENT, "string %lld of the tensor is NULL, but %zu bytes long",
+                           (long long)i, strings[i].n);
+    return TREADLE_OK;
+}
+
 double treadle_tensor_get(const treadle_tensor *tensor, int64_t index) {
     return td_load_f64((td_dtype)tensor->dtype, tensor->data, index);
 }
@@ -39,13 +52,10 @@ treadle_status td_api_value_take(td_value *value, treadle_value **out, treadle_e
 }
 
 treadle_status treadle_value_new(const treadle_tensor *tensor, treadle_value **out, treadle_error *error) {
-    size_t bytes;
     td_value borrowed = {.kind = TD_VALUE_TENSOR}, own;
-    TD_NEED(tensor);
     TD_NEED(out);
-    TD_TRY(td_tensor_from_public(tensor, &borrowed.tensor, &bytes, error));
-    if (bytes && !tensor->data) return td_fail(error, TREADLE_INVALID_ARGUMENT, "tensor->data is NULL");
-    if (!td_value_copy(&own, &borrowed)) return td_fail_memory(error, "a value", bytes);
+    TD_TRY(td_api_tensor(tensor, &borrowed.tensor, error));
+    if (!td_value_copy(&own, &borrowed)) return td_fail_memory(error, "a value", 0);
     return td_api_value_take(&own, out, error);
 }
 
@@ -101,9 +111,7 @@ treadle_status treadle_value_read_npy(const char *path, treadle_value **out, tre
 
 treadle_status treadle_tensor_write_npy(const char *path, const treadle_tensor *tensor, treadle_error *error) {
     td_tensor own;
-    size_t bytes;
     TD_NEED(path);
-    TD_NEED(tensor);
-    TD_TRY(td_tensor_from_public(tensor, &own, &bytes, error));
+    TD_TRY(td_api_tensor(tensor, &own, error));
     return td_npy_write(path, &own, error);
 }

@@ -88,6 +88,9 @@ const char *treadle_status_text(treadle_status status) {
 }
 
 int treadle_error_format(const treadle_error *error, char *out, uint64_t out_bytes) {
+    static const treadle_error none;
+    if (!error) error = &none;
+    if (!out) out_bytes = 0;
     char place[32] = "", pointer[sizeof error->pointer + 2] = "";
     if (error->line && error->column) {
         snprintf(place, sizeof place, "%s%u:%u", error->file[0] ? ":" : "", error->line, error->column);

@@ -7,7 +7,9 @@ static treadle_status parse(const char *json, const char *what, td_json_kind kin
     treadle_status status = td_json_parse(td_str_from(json), NULL, arena, out, err);
     if (status != TREADLE_OK) {
         td_error_context(err, "%s", what);
-        return status == TREADLE_OUT_OF_MEMORY ? status : TREADLE_INVALID_ARGUMENT;
+        if (status == TREADLE_OUT_OF_MEMORY) return status;
+        if (err) err->code = TREADLE_INVALID_ARGUMENT; /* the caller's text, not a file's */
+        return TREADLE_INVALID_ARGUMENT;
     }
     if ((*out)->kind == kind) return TREADLE_OK;
     return td_fail(err, TREADLE_INVALID_ARGUMENT, "%s: expected %s, found %s", what, td_json_kind_name(kind),

@@ -265,7 +265,7 @@ static treadle_status transcribe_window(td_transcriber *t, double offset_s, doub
     if (!td_vec_reserve(&t->out->ids, first_id + n)) return td_fail_memory(err, "a transcript", 0);
     if (n) memcpy(t->out->ids.items + first_id, line->ids + line->first_new, n * sizeof *line->ids);
     t->out->ids.n += n;
-    const int32_t *ids = t->out->ids.items + first_id;
+    const int32_t *ids = n ? t->out->ids.items + first_id : NULL;
     if (n && line->finish == TREADLE_FINISH_EOS) n--;
     td_time_tokens times = {t->timestamps ? t->config->timestamp_begin : INT32_MAX, t->config->timestamp_seconds,
                             TD_MIN(t->clip_s, t->duration_s - offset_s)};
@@ -368,25 +368,28 @@ void treadle_transcript_free(treadle_transcript *t) {
 }
 
 treadle_string treadle_transcript_text(const treadle_transcript *t) {
-    return (treadle_string){t->text.p ? t->text.p : "", t->text.n};
+    return t && t->text.p ? (treadle_string){t->text.p, t->text.n} : (treadle_string){"", 0};
 }
 
-const char *treadle_transcript_language(const treadle_transcript *t) { return t->language; }
+const char *treadle_transcript_language(const treadle_transcript *t) { return t ? t->language : ""; }
 
-double treadle_transcript_language_probability(const treadle_transcript *t) { return t->language_probability; }
+double treadle_transcript_language_probability(const treadle_transcript *t) { return t ? t->language_probability : 1; }
 
-size_t treadle_transcript_n_segments(const treadle_transcript *t) { return t->segments.n; }
+size_t treadle_transcript_n_segments(const treadle_transcript *t) { return t ? t->segments.n : 0; }
 
 void treadle_transcript_segment(const treadle_transcript *t, size_t index, treadle_segment *out) {
+    if (!out) return;
     *out = (treadle_segment){0};
-    if (index >= t->segments.n) return;
+    if (index >= treadle_transcript_n_segments(t)) return;
     const td_transcript_segment *s = &t->segments.items[index];
     *out = (treadle_segment){.start_s = s->start_s,
                              .end_s = s->end_s,
-                             .ids = {t->ids.items + s->first_id, s->n_ids},
-                             .text = {t->text.p + s->first_byte, s->n_bytes},
+                             .ids = {s->n_ids ? t->ids.items + s->first_id : NULL, s->n_ids},
+                             .text = {s->n_bytes ? t->text.p + s->first_byte : "", s->n_bytes},
                              .words = s->words,
                              .n_words = s->n_words};
 }
 
-treadle_ids treadle_transcript_ids(const treadle_transcript *t) { return (treadle_ids){t->ids.items, t->ids.n}; }
+treadle_ids treadle_transcript_ids(const treadle_transcript *t) {
+    return t ? (treadle_ids){t->ids.items, t->ids.n} : (treadle_ids){NULL, 0};
+}

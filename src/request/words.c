@@ -135,6 +135,17 @@ static bool begins_word(const td_transcriber *t, td_str piece, td_str word) {
     return (piece.n && piece.p[0] == ' ') || !spaced;
 }
 
+/* Appends to a word's text, which may hold NULs. */
+static bool extend_word(td_arena *arena, treadle_word *word, td_str more) {
+    size_t n = word->text.n + more.n;
+    char *joined = TD_ARENA_ARRAY(arena, char, n + 1);
+    if (!joined) return false;
+    if (word->text.n) memcpy(joined, word->text.p, word->text.n);
+    if (more.n) memcpy(joined + word->text.n, more.p, more.n);
+    word->text = (treadle_string){joined, n};
+    return true;
+}
+
 /* Joins the tokens of one segment to words. times: of the window's tokens, in the recording. */
 static treadle_status join(td_transcriber *t, const int32_t *ids, const double *times, const td_segment *s,
                            td_transcript_segment *out, treadle_error *err) {
@@ -161,11 +172,8 @@ static treadle_status join(td_transcriber *t, const int32_t *ids, const double *
             if (last) last->end_s = at;
             out->words[out->n_words++] = (treadle_word){.start_s = at, .end_s = out->end_s};
             last = &out->words[out->n_words - 1];
-            word = (td_str){0};
         }
-        char *joined = td_arena_printf(arena, "%.*s%.*s", TD_STR_ARGS(word), TD_STR_ARGS(text));
-        if (!joined) status = td_fail_memory(err, "words", 0);
-        else last->text = (treadle_string){joined, word.n + text.n};
+        if (!extend_word(arena, last, text)) status = td_fail_memory(err, "words", 0);
         from = i + 1;
     }
     td_buf_free(&piece);

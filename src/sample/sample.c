@@ -84,12 +84,16 @@ static void forbid(td_sampler *s, const int32_t *ids, size_t n) {
         if (ids[i] >= 0 && (size_t)ids[i] < s->vocab) s->scores[ids[i]] = -INFINITY;
 }
 
+static bool ends_in(td_sequence_so_far q, const int32_t *ids, size_t n) {
+    return n == 0 || memcmp(q.ids + (q.n - n), ids, n * sizeof *ids) == 0; /* an empty sequence may be NULL */
+}
+
 /* What would end the sequence in an n-gram of a text. */
 static void ban_ngrams(td_sampler *s, int64_t ngram, const int32_t *text, size_t n_text, td_sequence_so_far q) {
     if (ngram <= 0 || (uint64_t)ngram > q.n + 1) return;
     size_t before = (size_t)ngram - 1;
     for (size_t i = 0; i + before < n_text; i++)
-        if (memcmp(text + i, q.ids + (q.n - before), before * sizeof *text) == 0) forbid(s, text + i + before, 1);
+        if (ends_in(q, text + i, before)) forbid(s, text + i + before, 1);
 }
 
 static bool is_end(const td_sample_params *p, int32_t id) {
@@ -106,7 +110,7 @@ static void ban_words(td_sampler *s, const td_sample_params *p, td_sequence_so_f
         while (word[n] >= 0) n++;
         next = i + n + 1;
         if (!n || n > q.n + 1 || (n == 1 && is_end(p, word[0]))) continue;
-        if (memcmp(word, q.ids + (q.n + 1 - n), (n - 1) * sizeof *word) == 0) forbid(s, word + n - 1, 1);
+        if (ends_in(q, word, n - 1)) forbid(s, word + n - 1, 1);
     }
 }
 

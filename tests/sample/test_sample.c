@@ -113,6 +113,7 @@ TEST(repetition_and_ngrams_see_the_whole_sequence) {
     CHECK(p[0] == 0 && p[2] == 0);
     params.no_repeat_ngram_size = 1;
     CHECK_EQ_INT(kept(&params, logits, 4, sequence, 7, p), 1);
+    CHECK_EQ_INT(kept(&params, logits, 4, NULL, 0, p), 4); /* nothing before: nothing repeats */
     params.no_repeat_ngram_size = 9;
     CHECK_EQ_INT(kept(&params, logits, 4, sequence, 7, p), 4);
     int32_t id = -1;
