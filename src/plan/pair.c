@@ -269,6 +269,47 @@ static void pair_by_stem(pairing *p) {
     }
 }
 
+/* Ops that put new positions into a cache: where they take it, and where they give it. */
+static const struct {
+    const char *domain, *op_type;
+    uint32_t slot, output;
+} joins[] = {
+    {"", "Concat", 0, 0},
+    {"", "TensorScatter", 0, 0},
+    {"", "Attention", 4, 1},
+    {"", "Attention", 5, 2},
+    {"com.microsoft", "GroupQueryAttention", 3, 1},
+    {"com.microsoft", "GroupQueryAttention", 4, 2},
+    {"com.microsoft", "MultiHeadAttention", 6, 1},
+    {"com.microsoft", "MultiHeadAttention", 7, 2},
+};
+
+/* The graph's output that such an op makes of an input; -1: none. */
+static ptrdiff_t joined_output(const pairing *p, size_t input) {
+    const td_uses *uses = &p->b->uses[p->session];
+    for (int32_t u = uses->first[input]; u >= 0; u = uses->items[u].next)
+        for (size_t k = 0; k < TD_COUNT(joins); k++) {
+            const td_use *use = &uses->items[u];
+            if (use->slot != joins[k].slot || use->node->n_outputs <= joins[k].output) continue;
+            if (!td_use_is(use, joins[k].domain, joins[k].op_type)) continue;
+            ptrdiff_t found = td_signature_find_output(p->sig, use->node->outputs[joins[k].output]);
+            if (found >= 0 && !p->out_done[found] && fits(&p->sig->inputs[input], &p->sig->outputs[found]))
+                return found;
+        }
+    return -1;
+}
+
+/* Caches whose outputs are called anything: exporters that trace give them the names of nodes. */
+static void pair_by_joins(pairing *p) {
+    for (size_t i = 0; i < p->sig->n_inputs; i++) {
+        if (p->in_done[i] || p->sig->inputs[i].kind != TD_ONNX_TYPE_TENSOR || !p->ins[i].says_state) continue;
+        ptrdiff_t found = joined_output(p, i);
+        if (found < 0) continue;
+        if (td_name_is_cross_cache(&p->ins[i])) add_cross(p, i, found);
+        else add_state(p, i, found);
+    }
+}
+
 /* The one free input and the one free output of a type and shape, where the names say that they are state, both of
  * cross attention or neither: an encoder's hidden states do not become the decoder's. */
 static void pair_leftovers(pairing *p) {
@@ -381,6 +422,7 @@ static void pair_session(td_plan_build_ctx *b, int32_t index) {
     pair_by_patterns(&p, c->past, c->present, TD_PART_BOTH);
     for (size_t i = 0; i < sig->n_inputs; i++) p.in_done[i] |= b->handed[index][i];
     pair_by_stem(&p);
+    pair_by_joins(&p);
     pair_leftovers(&p);
     find_frozen(&p, first);
     td_plan_find_presents(b, index, first);
