@@ -74,10 +74,11 @@ static void add_sampling(td_v1 *v, td_json *generation, const td_json *search) {
 }
 
 static void add_beam(td_v1 *v, td_json *generation, const td_json *search) {
-    static const char *const keys[] = {"num_beams", "length_penalty", "num_return_sequences"};
-    if (td_json_int_or(search, "num_beams", 1) <= 1) return;
+    static const char *const keys[] = {"length_penalty", "num_beams", "num_return_sequences"};
+    size_t n = td_json_int_or(search, "num_beams", 1) > 1 ? TD_COUNT(keys) : 1; /* a request may ask for beams itself */
+    if (!search) return;
     td_json *beam = td_v1_object(v, generation, "beam", search);
-    for (size_t i = 0; i < TD_COUNT(keys); i++) td_v1_copy(v, beam, keys[i], td_json_get(search, keys[i]));
+    for (size_t i = 0; i < n; i++) td_v1_copy(v, beam, keys[i], td_json_get(search, keys[i]));
     const td_json *stop = td_json_get(search, "early_stopping");
     if (stop) td_v1_copy(v, beam, "early_stopping", stop);
     else td_v1_bool(v, beam, "early_stopping", true, search);
