@@ -357,6 +357,9 @@ static void print_text(const verify *v) {
     print_steps(v, &v->all);
     printf("largest difference %.3g (relative %.3g, tolerance %g)\n", v->all.worst_plain, v->all.worst,
            v->args->tolerance);
+    if (v->all.disagrees && v->all.n_same_best * 4 >= v->all.n_steps * 3 && v->all.worst < 1)
+        printf("note: some tenths are usual where an engine quantises activations to 8 bits, as 4-bit weights let it\n"
+               "(accuracy_level 4 of MatMulNBits); --tolerance says what counts, --activations what light does\n");
 }
 
 static void write_comparison(const comparison *c, td_json_writer *w) {

@@ -7,6 +7,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +24,17 @@ int td_out_and_free(char *text) {
     return good ? EXIT_OK : EXIT_RUN;
 }
 
+/* A pipe whose reader has seen enough (`| head`): that is no news to anybody. */
+static bool is_reader_gone(void) {
+    struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    return poll(&output, 1, 0) == 1 && (output.revents & POLLERR);
+}
+
 int td_finish_output(int code) {
     bool bad = fflush(stdout) != 0 || ferror(stdout);
 
     if (!bad || (code != EXIT_OK && code != EXIT_RUN)) return code;
-    fprintf(stderr, "treadle: standard output cannot be written\n");
+    if (!is_reader_gone()) fprintf(stderr, "treadle: standard output cannot be written\n");
     return EXIT_RUN;
 }
 
