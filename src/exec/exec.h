@@ -73,6 +73,7 @@ typedef struct td_exec_line {
     TD_VEC(td_exec_position) positions;
     /* transducers: the encoder's length, what goes into predictor and joiner; owned */
     td_value length, targets, targets_length, predicted, frame;
+    td_value frames; /* of the latest chunk; owned */
     bool joint_pending; /* a graph that predicts and joins has run, and what came of its state is not settled */
 } td_exec_line;
 
@@ -197,7 +198,7 @@ treadle_status td_exec_transduce_encode(td_exec *exec, td_exec_row *rows, size_t
 /* Predicts from the last n tokens; the row's predictor state moves on. */
 treadle_status td_exec_transduce_predict(td_exec *exec, td_exec_row *rows, size_t row, const int32_t *ids, int64_t n,
                                          treadle_error *err);
-/* Logits of a frame (of the row's latest encode) joined with what was predicted last; valid until the next call. */
+/* Logits of a frame (of the row's latest chunk) joined with what was predicted last; valid until the next call. */
 treadle_status td_exec_transduce_join(td_exec *exec, td_exec_row *rows, size_t row, int64_t frame, const float **out,
                                       int64_t *out_n, treadle_error *err);
 

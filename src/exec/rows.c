@@ -9,6 +9,7 @@ void td_exec_line_free(td_exec_line *line) {
     td_value_release(&line->length);
     td_value_release(&line->predicted);
     td_value_release(&line->frame);
+    td_value_release(&line->frames);
 }
 
 static treadle_status copy_line(td_exec_line *to, const td_exec_line *from, treadle_error *err) {
@@ -18,8 +19,16 @@ static treadle_status copy_line(td_exec_line *to, const td_exec_line *from, trea
     to->positions.n = from->positions.n;
     if (from->positions.n)
         memcpy(to->positions.items, from->positions.items, from->positions.n * sizeof *from->positions.items);
-    if (from->predicted.kind == TD_VALUE_TENSOR && !td_value_copy(&to->predicted, &from->predicted))
-        return td_fail_memory(err, "a row", 0);
+    const struct {
+        td_value *to;
+        const td_value *from;
+    } owned[] = {{&to->targets, &from->targets},
+                 {&to->targets_length, &from->targets_length},
+                 {&to->predicted, &from->predicted},
+                 {&to->frames, &from->frames}};
+    for (size_t i = 0; i < TD_COUNT(owned); i++)
+        if (owned[i].from->kind == TD_VALUE_TENSOR && !td_value_copy(owned[i].to, owned[i].from))
+            return td_fail_memory(err, "a row", 0);
     return TREADLE_OK;
 }
 

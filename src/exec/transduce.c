@@ -13,12 +13,15 @@ static td_exec_run run_of(const td_exec_row *rows, size_t r) {
     return (td_exec_run){.first_row = r, .n_rows = 1, .prompt = true, .wants_logits = true, .rows = rows};
 }
 
-static treadle_status run_session(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
-    TD_TRY(td_exec_call(e, session, err));
+/* What a session's run made of the row's state: kept beside the old one until it counts, when nothing can fail any
+ * more. */
+static treadle_status keep_state(td_exec *e, const td_exec_run *run, int32_t session, treadle_error *err) {
     memset(e->written, 0, e->plan->n_states * sizeof *e->written);
-    TD_TRY(td_exec_keep(e, run, session, err));
+    return td_exec_keep(e, run, session, err);
+}
+
+static void commit_state(td_exec *e, const td_exec_run *run) {
     td_state_commit(e->state, run->first_row, 1, e->written);
-    return TREADLE_OK;
 }
 
 /* --- values that the walk makes */
@@ -102,7 +105,7 @@ treadle_status td_exec_transduce_encode(td_exec *e, td_exec_row *rows, size_t r,
     TD_TRY(td_exec_roles_reserve(e, 1, 1, err));
     TD_TRY(td_exec_bind(e, &run, t->encoder, err));
     TD_TRY(fill_length(e, &run, err));
-    TD_TRY(run_session(e, &run, t->encoder, err));
+    TD_TRY(td_exec_call(e, t->encoder, err));
     const td_value *frames = &e->outputs[t->encoder][t->frames_output];
     if (frames->kind != TD_VALUE_TENSOR || frames->tensor.shape.rank != 3 || frames->tensor.shape.dims[0] != 1) {
         char text[128];
@@ -115,6 +118,12 @@ treadle_status td_exec_transduce_encode(td_exec *e, td_exec_row *rows, size_t r,
         if (length->kind == TD_VALUE_TENSOR && td_tensor_count(&length->tensor) >= 1)
             n = TD_MIN(n, TD_MAX(td_load_i64(length->tensor.dtype, length->tensor.data, 0), (int64_t)0));
     }
+    TD_TRY(keep_state(e, &run, t->encoder, err));
+    td_value *kept = &e->lines[r].frames; /* other rows are encoded before this one is walked to its end */
+    if (!td_value_resize(kept, frames->tensor.dtype, &frames->tensor.shape))
+        return td_fail_memory(err, "the encoder's frames", 0);
+    td_tensor_copy(&kept->tensor, &frames->tensor);
+    commit_state(e, &run);
     *out_frames = n;
     return TREADLE_OK;
 }
@@ -138,34 +147,31 @@ static void bind_targets(td_exec *e, const td_exec_line *line) {
     if (t->targets_length >= 0) bind_value(e, t->predictor, t->targets_length, &line->targets_length);
 }
 
-/* The run of a graph that predicts and joins has brought out a token: its state counts. */
-static treadle_status take_joint(td_exec *e, const td_exec_run *run, treadle_error *err) {
-    memset(e->written, 0, e->plan->n_states * sizeof *e->written);
-    TD_TRY(td_exec_keep(e, run, e->plan->transducer.joiner, err));
-    td_state_commit(e->state, run->first_row, 1, e->written);
-    e->lines[run->first_row].joint_pending = false;
-    return TREADLE_OK;
-}
-
 treadle_status td_exec_transduce_predict(td_exec *e, td_exec_row *rows, size_t r, const int32_t *ids, int64_t n,
                                          treadle_error *err) {
     const td_plan_transducer *t = &e->plan->transducer;
     td_exec_line *line = &e->lines[r];
     td_exec_run run = run_of(rows, r);
     td_tensor *predicted;
-    if (t->predictor == t->joiner) {
-        if (line->joint_pending) TD_TRY(take_joint(e, &run, err));
-        return give_targets(e, line, ids, n, err);
+    if (t->predictor == t->joiner) { /* its latest run has brought out a token: the state of it counts */
+        if (line->joint_pending) TD_TRY(keep_state(e, &run, t->joiner, err));
+        TD_TRY(give_targets(e, line, ids, n, err));
+        if (line->joint_pending) commit_state(e, &run);
+        line->joint_pending = false;
+        return TREADLE_OK;
     }
     TD_TRY(td_exec_bind(e, &run, t->predictor, err));
     TD_TRY(give_targets(e, line, ids, n, err));
     bind_targets(e, line);
-    TD_TRY(run_session(e, &run, t->predictor, err));
+    TD_TRY(td_exec_call(e, t->predictor, err));
     const td_value *output = &e->outputs[t->predictor][t->predicted];
     if (output->kind != TD_VALUE_TENSOR) return td_fail(err, TREADLE_RUN, "the predictor gave nothing");
+    TD_TRY(keep_state(e, &run, t->predictor, err));
     TD_TRY(
         give(e, t->joiner, t->joiner_predicted, &line->predicted, td_tensor_count(&output->tensor), &predicted, err));
-    return copy_reshaped(predicted, &output->tensor, err);
+    TD_TRY(copy_reshaped(predicted, &output->tensor, err));
+    commit_state(e, &run);
+    return TREADLE_OK;
 }
 
 /* --- joiner */
@@ -175,7 +181,7 @@ treadle_status td_exec_transduce_join(td_exec *e, td_exec_row *rows, size_t r, i
     const td_plan_transducer *t = &e->plan->transducer;
     td_exec_line *line = &e->lines[r];
     td_exec_run run = run_of(rows, r);
-    td_tensor one = td_tensor_slice(&e->outputs[t->encoder][t->frames_output].tensor, t->frames_axis, frame, 1), *to;
+    td_tensor one = td_tensor_slice(&line->frames.tensor, t->frames_axis, frame, 1), *to;
     TD_TRY(td_exec_bind(e, &run, t->joiner, err));
     TD_TRY(give(e, t->joiner, t->joiner_frame, &line->frame, td_tensor_count(&one), &to, err));
     TD_TRY(copy_reshaped(to, &one, err));

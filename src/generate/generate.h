@@ -64,7 +64,9 @@ typedef struct td_timeline {
     /* transducers */
     TD_VEC(int64_t) frames; /* of each token: the frame that it was emitted at */
     int64_t frames_before;  /* of earlier chunks */
-    int64_t skip_frames;    /* at the begin of the next chunk */
+    int64_t n_frames;       /* of the chunk at hand; 0: it has been walked to its end */
+    int64_t frame;          /* of the chunk at hand, or of the next one: the frame to ask now */
+    int64_t symbols;        /* tokens that it has given */
     bool predicted;         /* the predictor has been started */
     td_rng rng;
     treadle_finish finish;

@@ -238,7 +238,7 @@ treadle_status td_generation_rewind(td_generation *g, size_t row, size_t length,
     if (g->row_requests) memset(g->row_requests + row * n_requests, 0, n_requests * sizeof *g->row_requests);
     t->had_requests = t->predicted = false;
     t->frames.n = 0;
-    t->frames_before = t->skip_frames = 0;
+    t->frames_before = t->n_frames = t->frame = t->symbols = 0;
     td_exec_restart(g->exec, row); /* a new request: what belongs to the request as a whole is run again */
     return TREADLE_OK;
 }

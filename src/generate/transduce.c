@@ -3,7 +3,9 @@
  * At a frame the joiner scores what may come next. Blank moves on to the next frame; a token is emitted and predicted
  * from, and the frame is asked again, at most max_symbols times. With durations (TDT) the last logits say how many
  * frames to move on, also after a token; blank moves on by one at least. A chunk continues the row: what was predicted
- * last and frames still to be skipped are kept. Source: Graves 2012 (RNN-T), Xu et al. 2023 (TDT). */
+ * last and frames still to be skipped are kept. So does a run that was cancelled, has failed or has reached its limit:
+ * a token counts, and its frame is left, when it has been predicted from, before it is told. Source: Graves 2012
+ * (RNN-T), Xu et al. 2023 (TDT). */
 #include "base/alloc.h"
 #include "base/time.h"
 #include "generate/timeline.h"
@@ -33,13 +35,26 @@ static treadle_status predict(const walk *w, treadle_error *err) {
     return td_exec_transduce_predict(g->exec, g->rows, w->row, ids, n, err);
 }
 
-static treadle_status emit(const walk *w, int32_t id, int64_t frame, bool *going, treadle_error *err) {
+/* A token of the frame at hand; if it fails there is none. */
+static treadle_status add_token(const walk *w, int32_t id, treadle_error *err) {
     td_generation *g = w->g;
     td_timeline *t = &g->timelines[w->row];
     if (t->n == t->capacity) TD_TRY(td_timeline_grow(t, t->n + TD_MAX(t->n / 2, (int64_t)64), err));
-    if (!td_vec_push(&t->frames, frame)) return td_fail_memory(err, "frames of tokens", 0);
+    if (!td_vec_push(&t->frames, t->frames_before + t->frame)) return td_fail_memory(err, "frames of tokens", 0);
     t->ids[t->n++] = id;
-    g->new_tokens++;
+    treadle_status status = predict(w, err);
+    if (status == TREADLE_OK) {
+        g->new_tokens++;
+    } else {
+        t->n--;
+        t->frames.n--;
+    }
+    return status;
+}
+
+static treadle_status tell(const walk *w, int32_t id, bool *going, treadle_error *err) {
+    td_generation *g = w->g;
+    td_timeline *t = &g->timelines[w->row];
     bool full = t->n >= g->options.max_length || (w->limit >= 0 && t->n - t->run_first >= w->limit);
     treadle_finish finish = full ? TREADLE_FINISH_LENGTH : TREADLE_FINISH_NONE;
     td_verdict verdict = w->sink ? w->sink(w->ctx, w->row, id, finish, err) : TD_VERDICT_CONTINUE;
@@ -48,7 +63,7 @@ static treadle_status emit(const walk *w, int32_t id, int64_t frame, bool *going
     if (verdict == TD_VERDICT_STOP) finish = TREADLE_FINISH_STOP;
     t->finish = finish;
     *going = finish == TREADLE_FINISH_NONE;
-    return *going ? predict(w, err) : TREADLE_OK;
+    return TREADLE_OK;
 }
 
 /* The token that a frame gives; -1: every logit is NaN or -infinity. */
@@ -71,51 +86,62 @@ static int64_t duration_of(const td_plan_transducer *p, const float *logits, int
     return blank ? TD_MAX(frames, (int64_t)1) : TD_MAX(frames, (int64_t)0);
 }
 
-static treadle_status walk_frames(const walk *w, int64_t n_frames, treadle_error *err) {
+static void move_on(td_timeline *t, int64_t frames, int64_t symbols) {
+    t->frame += frames;
+    t->symbols = frames ? 0 : symbols;
+}
+
+/* From where the row stands in its chunk to the end of it, or of the run. */
+static treadle_status walk_frames(const walk *w, bool *going, treadle_error *err) {
     td_generation *g = w->g;
     const td_plan_transducer *p = &g->runtime->plan->transducer;
     td_timeline *t = &g->timelines[w->row];
-    int64_t most = g->options.max_symbols >= 0 ? g->options.max_symbols : p->max_symbols, symbols = 0;
-    int64_t frame = t->skip_frames;
-    bool going = true;
-    while (going && frame < n_frames) {
+    int64_t most = g->options.max_symbols >= 0 ? g->options.max_symbols : p->max_symbols;
+    while (*going && t->frame < t->n_frames) {
         const float *logits;
         int64_t n;
         if (td_interrupted(&g->interrupt)) return td_fail(err, TREADLE_CANCELLED, "cancelled");
-        TD_TRY(td_exec_transduce_join(g->exec, g->rows, w->row, frame, &logits, &n, err));
+        TD_TRY(td_exec_transduce_join(g->exec, g->rows, w->row, t->frame, &logits, &n, err));
         if (n <= (int64_t)p->n_durations + 1 || p->blank >= n - (int64_t)p->n_durations)
             return td_fail(err, TREADLE_RUN, "expected logits for blank (%d) and %zu durations, the joiner gave %lld",
                            p->blank, p->n_durations, (long long)n);
         int64_t best = best_token(p, logits, (size_t)n - p->n_durations);
         if (best < 0) return td_fail(err, TREADLE_RUN, "no token can be chosen: every logit is NaN or -infinity");
         int64_t moves = duration_of(p, logits, n, best == p->blank);
-        if (best != p->blank) {
-            TD_TRY(emit(w, (int32_t)best, t->frames_before + frame, &going, err));
-            if (++symbols >= most && most > 0 && moves == 0) moves = 1;
+        if (best == p->blank) {
+            move_on(t, moves, 0);
+            continue;
         }
-        frame += moves;
-        if (moves) symbols = 0;
+        TD_TRY(add_token(w, (int32_t)best, err));
+        bool enough = moves == 0 && most > 0 && t->symbols + 1 >= most;
+        move_on(t, enough ? 1 : moves, t->symbols + 1);
+        TD_TRY(tell(w, (int32_t)best, going, err));
     }
-    t->skip_frames = TD_MAX(frame - n_frames, (int64_t)0);
-    t->frames_before += n_frames;
+    if (t->frame < t->n_frames) return TREADLE_OK;
+    t->frame -= t->n_frames;
+    t->frames_before += t->n_frames;
+    t->n_frames = 0;
     return TREADLE_OK;
 }
 
 static treadle_status transduce_row(const walk *w, treadle_error *err) {
     td_generation *g = w->g;
     td_timeline *t = &g->timelines[w->row];
-    int64_t n_frames = 0;
+    bool going = true;
     t->run_first = t->n;
-    if (!t->fresh) return TREADLE_OK; /* no new features */
+    if (!t->fresh && !t->n_frames) return TREADLE_OK; /* no new features, and none that are left */
     t->finish = TREADLE_FINISH_NONE;
-    td_generation_fill_row(g, w->row);
-    TD_TRY(td_exec_transduce_encode(g->exec, g->rows, w->row, &n_frames, err));
-    t->fresh = t->fresh_requests = false;
     if (!t->predicted) {
         TD_TRY(predict(w, err));
         t->predicted = true;
     }
-    TD_TRY(walk_frames(w, n_frames, err));
+    if (t->n_frames) TD_TRY(walk_frames(w, &going, err));
+    if (t->fresh && going) {
+        td_generation_fill_row(g, w->row);
+        TD_TRY(td_exec_transduce_encode(g->exec, g->rows, w->row, &t->n_frames, err));
+        t->fresh = t->fresh_requests = false;
+        TD_TRY(walk_frames(w, &going, err));
+    }
     if (t->finish == TREADLE_FINISH_NONE) t->finish = TREADLE_FINISH_EOS; /* the audio has ended */
     return TREADLE_OK;
 }

@@ -179,6 +179,34 @@ def test_no_limit():
             testing.equal(got["finish"], ["length"])
 
 
+def test_limits_and_forks():
+    """A run that ends at its limit, or is cancelled, leaves the rest of its chunk to the next one, also behind a further chunk, in a fork, and
+    beside rows."""
+    n_cut = 0
+    for i, durations, stateless, first in forms():
+        with testing.temp_dir() as temp:
+            m = Model(temp, 40 + i, durations, stateless, first, -1, 3)
+            chunks = [features(500 + i, 9), features(600 + i, 4)]
+            want = m.search(chunks)
+            whole = want[0][0] + want[1][0]
+            first_chunk, second = [files(temp, str(k), x) for k, x in enumerate(chunks)]
+            rows = [features(700 + i, 6), features(800 + i, 6)]
+            with drive.Drive(temp, "--quiet") as d:
+                for n in (1, 2, 3):
+                    steps = [{"append": [], "tensors": first_chunk}, {"generate": n}, {"fork": True}, {"generate": n}]
+                    steps += [{"append": [], "tensors": second}, {"generate": 100}]
+                    got = d.ask(op="timeline", steps=steps)["steps"]
+                    testing.equal([t for step in got for t in step.get("tokens", [])], whole, f"form {i}, {n} at a time")
+                    n_cut += len(whole) > 2 * n
+                for us in (0, 20, 60, 150, 400):
+                    steps = [{"append": [], "tensors": first_chunk}, {"generate": 100, "cancel_after_us": us}, {"generate": 100}]
+                    got = d.ask(op="timeline", steps=steps)["steps"]
+                    testing.equal([t for step in got for t in step.get("tokens", [])], want[0][0], f"form {i}, cancelled after {us} us")
+                got = d.ask(op="generate", prompts=[[], []], tensors=files(temp, "rows", np.concatenate(rows)), options={"max_new_tokens": 1})
+                testing.equal(got["tokens"], [m.search([x])[0][0][:1] for x in rows], f"form {i}, rows")
+    assert n_cut > 10, n_cut
+
+
 def test_rows_at_once_and_lengths_left_out():
     """Rows of one length in one tensor; without a length it is that of the features, whatever their layout."""
     for i, durations, stateless, first in forms():
