@@ -73,7 +73,7 @@ typedef struct td_exec_line {
     TD_VEC(td_exec_position) positions;
     /* transducers: the encoder's length, what goes into predictor and joiner; owned */
     td_value length, targets, targets_length, predicted, frame;
-    td_value frames; /* of the latest chunk; owned */
+    td_value frames;    /* of the latest chunk; owned */
     bool joint_pending; /* a graph that predicts and joins has run, and what came of its state is not settled */
 } td_exec_line;
 

@@ -1,6 +1,8 @@
 /* model/inspect.c - what files hold, without loading weights. */
 #include "model/model.h"
 
+#include "base/map.h"
+
 enum { METADATA_BYTES = 4096 };
 
 static void write_str(td_json_writer *w, const char *key, td_str value) {
@@ -131,6 +133,25 @@ static treadle_status write_ops(const td_onnx_model *model, td_json_writer *w, t
     return status;
 }
 
+/* A key that comes twice is written once: JSON with it twice would be refused by its readers. */
+static treadle_status write_metadata(const td_onnx_model *model, td_json_writer *w, treadle_error *err) {
+    td_map seen = {0};
+    bool ok = true;
+    td_json_key(w, "metadata");
+    td_json_begin_object(w);
+    for (size_t i = 0; i < model->n_props && ok; i++) {
+        const td_onnx_prop *prop = &model->props[i];
+        if (prop->value.n > METADATA_BYTES || td_map_get(&seen, prop->key, NULL))
+            continue; /* whole files may lie there */
+        ok = td_map_set(&seen, prop->key, i);
+        td_json_key_str(w, prop->key);
+        td_json_write_string(w, prop->value);
+    }
+    td_json_end_object(w);
+    td_map_free(&seen);
+    return ok ? TREADLE_OK : td_fail_memory(err, "metadata", 0);
+}
+
 treadle_status td_inspect_file(const td_signature *s, td_json_writer *w, treadle_error *err) {
     const td_onnx_model *model = s->model;
     write_int(w, "ir_version", model->ir_version);
@@ -148,15 +169,7 @@ treadle_status td_inspect_file(const td_signature *s, td_json_writer *w, treadle
     write_ports("outputs", s->outputs, s->n_outputs, w);
     TD_TRY(write_ops(model, w, err));
     write_weights(model, w);
-    td_json_key(w, "metadata");
-    td_json_begin_object(w);
-    for (size_t i = 0; i < model->n_props; i++)
-        if (model->props[i].value.n <= METADATA_BYTES) { /* whole files may lie there */
-            td_json_key_str(w, model->props[i].key);
-            td_json_write_string(w, model->props[i].value);
-        }
-    td_json_end_object(w);
-    return TREADLE_OK;
+    return write_metadata(model, w, err);
 }
 
 static int64_t length_or_default(const treadle_model *m, int64_t context_length) {

@@ -128,6 +128,23 @@ def test_inspect():
     testing.equal(one["sessions"][0]["ops"], session["ops"])
 
 
+def test_metadata_twice():
+    """Nothing forbids a key of metadata_props to come twice; JSON with a key twice is refused by its readers, this one's too."""
+    import json
+    import onnx
+    path = os.path.join(model.folder, "twice.onnx")
+    node = onnx.helper.make_node("Neg", ["x"], ["y"])
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in "xy"]
+    graph = onnx.helper.make_model(onnx.helper.make_graph([node], "g", ports[:1], ports[1:]), ir_version=8)
+    for value in ("1", "2"):
+        graph.metadata_props.add(key="k", value=value)
+    onnx.save(graph, path)
+    pairs = []
+    json.loads(testing.treadle("inspect", path, "--json").stdout, object_pairs_hook=lambda p: pairs.append([k for k, _ in p]) or dict(p))
+    os.remove(path)
+    assert ["k"] in pairs and all(len(set(keys)) == len(keys) for keys in pairs), pairs
+
+
 def test_inspect_names_what_is_missing():
     import onnx
     from onnx import TensorProto, helper
