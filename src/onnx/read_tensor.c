@@ -184,6 +184,7 @@ static treadle_status take_bytes(td_proto_reader *r, const uint8_t *p, size_t n,
     void *copy = td_arena_alloc(r->arena, n, 64);
     if (!copy) return td_proto_no_memory(r, "tensor data", n);
     if (n) memcpy(copy, p, n);
+    if (r->model && td_onnx_in_file(r->model, p, n)) td_mmap_drop(p, n); /* the whole of a model would stand twice */
     t->data = copy;
     return TREADLE_OK;
 }
