@@ -51,9 +51,9 @@ static bool of_shape(const td_graph *g, const td_node *node, td_known *out) {
     const td_value *x = &td_graph_value(g, node->in[0])->type;
     int64_t rank = x->tensor.shape.rank, from = attr_or(node, "start", 0), to = attr_or(node, "end", rank);
     if (x->kind != TD_VALUE_TENSOR || rank < 0) return false;
-    from = TD_MAX(from < 0 ? from + rank : from, (int64_t)0);
-    to = TD_MIN(to < 0 ? to + rank : to, rank);
-    out->n = (int)TD_MAX(to - from, (int64_t)0);
+    from = TD_MIN(TD_MAX(from < 0 ? from + rank : from, (int64_t)0), rank);
+    to = TD_MIN(TD_MAX(to < 0 ? to + rank : to, from), rank);
+    out->n = (int)(to - from);
     for (int i = 0; i < out->n; i++) {
         int64_t d = x->tensor.shape.dims[from + i];
         out->v[i] = d == TD_DIM_UNKNOWN ? TD_KNOWN_NOT : d;
@@ -127,10 +127,11 @@ static int64_t compute(char op, int64_t a, int64_t b) {
     if (keeps_a) return a;
     if ((op == '+' && a == 0) || (op == '*' && a == 1)) return b;
     if (!is_number(a) || !is_number(b)) return TD_KNOWN_NOT;
-    if (op == '+') return number(a + b);
-    if (op == '-') return number(a - b);
-    if (op == '*') return TD_MUL_OVERFLOWS(a, b, &result) ? TD_KNOWN_NOT : number(result);
-    return a >= 0 && b > 0 ? a / b : TD_KNOWN_NOT;
+    if (op == '/') return a >= 0 && b > 0 ? a / b : TD_KNOWN_NOT;
+    bool overflows = op == '+'   ? TD_ADD_OVERFLOWS(a, b, &result)
+                     : op == '-' ? TD_ADD_OVERFLOWS(a, -b, &result)
+                                 : TD_MUL_OVERFLOWS(a, b, &result);
+    return overflows ? TD_KNOWN_NOT : number(result);
 }
 
 static bool of_arithmetic(const td_graph *g, const td_node *node, td_known *out) {

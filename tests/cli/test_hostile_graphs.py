@@ -40,6 +40,30 @@ def folder(name, nodes, outputs, weights=(), change=None):
     return path
 
 
+def test_sizes_beyond_int64():
+    """Sizes that a graph computes are followed at open: numbers that overflow there wrap in the run, as NumPy's do; slices of shapes that
+    begin behind their end are empty."""
+    most, least = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    path = os.path.join(work.name, "sizes.onnx")
+    node = helper.make_node
+    nodes = [node("Shape", ["x"], ["none"], start=int(most), end=int(least)), node("Shape", ["x"], ["all"], start=int(least), end=int(most)),
+             node("Add", ["most", "two"], ["sum"]), node("Sub", ["most", "minus"], ["difference"]), node("Mul", ["most", "two"], ["product"])]
+    outputs = ["none", "all", "sum", "difference", "product"]
+    numbers = {"most": most, "two": 2, "minus": -1}
+    graph = helper.make_graph(nodes, "g", [info("x", TensorProto.FLOAT, [2, "n"])], [info(o, TensorProto.INT64, [None]) for o in outputs],
+                              [numpy_helper.from_array(np.int64([v]), k) for k, v in numbers.items()])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    np.save(os.path.join(work.name, "x.npy"), np.zeros((2, 3), np.float32))
+    files = {o: os.path.join(work.name, o + ".npy") for o in outputs}
+    run = testing.treadle("infer", path, "-i", "x=" + os.path.join(work.name, "x.npy"), *[w for o in outputs for w in ("-o", f"{o}={files[o]}")])
+    testing.equal(run.returncode, 0, run.stderr)
+    with np.errstate(over="ignore"):
+        big = np.int64([most])
+        want = {"none": [], "all": [2, 3], "sum": big + 2, "difference": big + 1, "product": big * 2}
+    for o in outputs:
+        testing.equal(np.load(files[o]).tolist(), list(map(int, want[o])), o)
+
+
 def plain(name, shape=("batch", "seq", VOCAB), change=None):
     return folder(name, [helper.make_node("Identity", ["raw"], ["logits"])], [info("logits", TensorProto.FLOAT, shape)], change=change)
 
