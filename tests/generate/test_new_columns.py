@@ -120,19 +120,11 @@ VARIANTS = {
 }
 
 
-def engines():
-    try:
-        os.environ["TREADLE_ORT_LIB"] = testing.ort_library()
-    except testing.Skip:
-        return ("light",)
-    return "light", "ort"
-
-
 def each_variant(check):
     for name, (kind, how) in VARIANTS.items():
         with testing.temp_dir() as temp:
             write(temp, split(kind, **how))
-            for engine in engines():
+            for engine in testing.engines():
                 with drive.Drive(temp, "--quiet", "--engine", engine, "--set", "/generation/prefill_chunk=3",
                                  "--set", "/tokens/eos=[]") as d:
                     check(d, kind, f"{name} on {engine}")
@@ -195,7 +187,7 @@ def test_declared():
                           [greedy("concat", PROMPTS[0], 3)])
         for model, said, found in ((split("concat"), "all", 1), (onnx.load(original("concat")), "new", 6)):
             write(temp, model, {"present": said})
-            for engine in engines():
+            for engine in testing.engines():
                 with drive.Drive(temp, "--quiet", "--engine", engine) as d:
                     try:
                         d.ask(op="generate", prompts=[PROMPTS[0]], options={"max_new_tokens": 3})

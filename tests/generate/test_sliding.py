@@ -201,21 +201,13 @@ def test_beams():
     with testing.temp_dir() as temp:
         save(os.path.join(temp, "model.onnx"), [32, 40], seed=7)
         prompts, found = [tokens(800, 4), tokens(10, 5)], []
-        for engine in engines():
+        for engine in testing.engines():
             with drive.Drive(temp, *OPTIONS, "--engine", engine) as d:
                 got = d.ask(op="generate", prompts=prompts, options={"max_new_tokens": 300, "num_beams": 3, "num_return_sequences": 2})
                 found.append(got["sequences"])
         if len(found) < 2:
             testing.skip("no ONNX Runtime to compare with")
         testing.equal(found[0], found[1])
-
-
-def engines():
-    try:
-        os.environ["TREADLE_ORT_LIB"] = testing.ort_library()
-    except testing.Skip:
-        return ("light",)
-    return "light", "ort"
 
 
 def test_plan():
@@ -228,7 +220,7 @@ def test_plan():
             states = testing.treadle_json("explain", temp, "--json")["plan"]["state"]
             testing.equal([s.get("slides") for s in states], slides, f"{windows} {how}")
             want = by_hand(path, tokens(900, 2), 40)
-            for engine in engines():
+            for engine in testing.engines():
                 with drive.Drive(temp, *OPTIONS, "--engine", engine) as d:
                     got = d.ask(op="generate", prompts=[tokens(900, 2)], options={"max_new_tokens": 40})
                     testing.equal(got["tokens"], [want], f"{windows} {how} {engine}")

@@ -37,19 +37,10 @@ def prompts(n_rows, length):
     return [[int(t) for t in np.random.default_rng(100 * length + r).integers(0, 20, length)] for r in range(n_rows)]
 
 
-def engines():
-    import os
-    try:
-        os.environ["TREADLE_ORT_LIB"] = testing.ort_library()
-    except testing.Skip:
-        return ("light",)
-    return "light", "ort"
-
-
 def test_equal_lengths():
     with testing.temp_dir() as temp:
         for kind in ("concat", "gqa", "combined", "last", "nomask"):
-            for engine in engines():
+            for engine in testing.engines():
                 with drive.Drive(folder(kind), "--quiet", "--engine", engine) as d:
                     for n_rows, length in ((2, 1), (3, 4), (4, 16), (2, 40)):
                         rows = prompts(n_rows, length)

@@ -78,6 +78,15 @@ def ort_library():
     return found[0]
 
 
+def engines():
+    """Of light and ort those that are there; ort by TREADLE_ORT_LIB, which this sets."""
+    try:
+        os.environ["TREADLE_ORT_LIB"] = ort_library()
+    except Skip:
+        return ("light",)
+    return "light", "ort"
+
+
 def source(path):
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     return os.path.join(os.environ.get("TREADLE_SOURCE") or root, path)
